@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from random import Random
 
@@ -36,11 +36,12 @@ from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason, Trajectory, decode_image, encode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim
-from sciencedesk.perturb import draw_view
+from sciencedesk.perturb import asked_goals, draw_view, perturbed
 from sciencedesk.script import ScriptError, to_action, to_plan
 
 _NEAR = 4  # batches of attempts of like length, of which one is drawn
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
+_START = partial(perturbed, region="train")  # of a run of a task
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,14 @@ def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
         return list(islice(through_faults(draw), count))
 
 
-def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
-    """Rollouts at these tasks, played again for what they changed; labelled by the application's check."""
+def told_rollouts(
+    walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask],
+    start: Callable[[Task, int], Task] = _START,
+) -> list[Told]:  # fmt: skip
+    """Rollouts at these tasks, each run from its own `start`, played again for what they changed.
+
+    They are labelled by the application's check.
+    """
     app, further, by_id = (
         walk[0].app,
         StateQuestions(walk),
@@ -181,6 +188,9 @@ def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[Sa
     with closing(opened(app)) as env:
         for rollout in rollouts:
             parts, task = by_id[rollout.task_id]
+            task = start(task, rollout.run)
+            if task.ans:  # another run may ask for another value
+                parts = [Aim(goal, word) for goal, word in asked_goals(app, task.instruction)] or parts
             env.reset(task)
             desk = window_of(env)
             witness, plans = Witness(desk), [step.plan for step in rollout.steps]

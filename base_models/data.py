@@ -31,6 +31,7 @@ from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, load_trajectories, save_trajectories
 from sciencedesk.desk.elements import Element
 from sciencedesk.knowledge import kinds_of
+from sciencedesk.perturb import perturbed
 
 SEED = 0
 KINDS = (Action, ActionType, Asked, Element, Hindsight, Told, Transition)  # of what is stored
@@ -188,7 +189,7 @@ class Data:
     def rollouts(self, unseen: bool = False) -> list[list[Trajectory]]:
         """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region.
 
-        It tries each task several times: only both outcomes of a task show what tells them apart.
+        It tries each task several times, in other windows: only both outcomes show what tells them apart.
         """
         suffix = "-unseen" if unseen else ""
         tasks = {app: self._drawn_tasks(app, unseen) for app in self.apps}
@@ -214,7 +215,8 @@ class Data:
         path = self.folder / "rollouts" / f"{name}.parquet"
         if not path.exists():
             agent = trained_agent(self.folder, "base", "desktop" if self.is_real else "laptop")
-            play, make = jobs(tasks, self.recipe.tries), partial(opened, app)
+            play = [(perturbed(task, run, "train"), run) for task, run in jobs(tasks, self.recipe.tries)]
+            make = partial(opened, app)
             save_trajectories(path, rollout(agent, play, make, SEED, concurrency, report=print))
         return load_trajectories(path)
 
