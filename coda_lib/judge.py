@@ -279,7 +279,7 @@ def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
 
 # ---- one vote --------------------------------------------------------------------------------------------
 
-_COMPARED = re.compile(r"(no )?(.+?)\? (.*) (yes|no)")
+_COMPARED = re.compile(r"(.+?)\? (.*) (yes|no)")
 _DETAILS = ("Optimized", "Error_Type", "Correct_Action")
 
 
@@ -351,13 +351,14 @@ def _contradicts(said: str) -> bool:
 
     A tiny judge compares in that form, and now and then does not heed what it has read.
 
-    >>> [_contradicts(said) for said in ("160? 180 yes", "160? 160 yes", "160? - yes", "no Heat? Heat yes")]
+    >>> [_contradicts(said) for said in ("2? 3 yes", "2? 02 yes", "2? - yes", "A, no B? A, B yes")]
     [True, False, False, True]
     """
-    for compared in filter(None, map(_COMPARED.fullmatch, said.strip().split("; "))):
-        wanted, found = ({*text.split(", ")} for text in compared.group(2, 3))
-        differs = wanted & found if compared[1] else wanted - found
-        if compared[4] == "no" or differs and NOTHING not in found:
+    for compared in filter(None, map(_COMPARED.fullmatch, said.casefold().strip().split("; "))):
+        wanted, found = ([part.lstrip("0") for part in text.split(", ")] for text in compared.group(1, 2))
+        absent = [part.removeprefix("no ") for part in wanted if part.startswith("no ")]
+        lacking = {*wanted} - {f"no {part}" for part in absent} - {*found}
+        if compared[3] == "no" or {*absent} & {*found} or lacking and NOTHING not in found:
             return True
     return False
 
