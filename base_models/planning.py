@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache
 from random import Random
 
 from base_models.hindsight import (
+    QUOTED,
     Hindsight,
     hindsights,
     planner_row,
@@ -33,16 +34,19 @@ from base_models.training_tasks import (
     planner_tasks,
     value_row,
 )
-from base_models.walks import Transition, Walk, Walks, by_goal, shown_names
+from base_models.walks import Transition, Walk, Walks, by_goal, shown_names, unambiguous
 from coda_lib.action import Action
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim
 
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
+FIRST = 0.3  # of demonstrations' decisions: the first, which has to see what is open and in the way
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, questions alone, what needs no knowledge; the others are of walks
 SHOWN, VALUES, MANNERS = 0.35, 0.15, 0.25
+_KEPT = 16  # screens whose letters are at hand
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
 
@@ -68,6 +72,34 @@ def text_sampler(taught: Taught) -> Callable[[Random], Rows]:
     return draw
 
 
+class Seen:
+    """Shows heads where the names and values of replies stand; a `reader` finds their letters."""
+
+    def __init__(self, reader: Reader | None):
+        scores = lru_cache(_KEPT)(lambda screen: letter_scores(reader, decode_image(screen)))
+
+        @cache
+        def letters(screen: bytes, text: str, tokens: tuple[int, ...]) -> Sequence[int]:
+            return reader and tokens_of_letters(scores(screen), text, tokens) or ()
+
+        self._letters = letters
+
+    def read(self, row: Row, screen: bytes, begin: int, text: str, tokens: Sequence[int]) -> Row:
+        """The row with where a text, which begins at a place of its reply, stands: on these tokens."""
+        letters = enumerate(self._letters(screen, text, tuple(tokens)), begin)
+        return replace(row, read=(*row.read, (begin, len(text), tuple(tokens), -1)),
+                       letters=(*row.letters, *((at, token, -1) for at, token in letters)))  # fmt: skip
+
+    def named(self, row: Row, screen: bytes, elements: Sequence[Element]) -> Row:
+        """The row with where the names of its plan stand, or the value that it answers."""
+        values = {value_of(element): element for element in elements}
+        known = values | {element.name: element for element in unambiguous(elements)}
+        for found in QUOTED.finditer(row.reply):
+            if element := known.get(found[1]):
+                row = self.read(row, screen, found.start(1), found[1], covered(element))
+        return row
+
+
 class Scenes:
     """The screens of a walk, each with the decisions that are right there.
 
@@ -76,7 +108,7 @@ class Scenes:
 
     def __init__(self, walk: Walk, taught: Taught, reader: Reader | None = None):
         self.app, self.walk = walk[0].app, walk
-        self._letters = cache(partial(_letters_of, reader))
+        self.seen = Seen(reader)
         self.names = sorted(shown_names(walk))
         self.wishes = {name: aims for name, aims in by_goal(self.app).items()
                        if name in taught[self.app] and not aims[0].goal.ask}  # fmt: skip
@@ -107,12 +139,16 @@ class Scenes:
         rows = [planner_row(self._varied(decision, fresh, rng)) for decision in decided]
         if (i := self.index.get(scene)) is None:
             return rows
+        rows = [self.seen.named(row, chosen.screen, self.walk[i].elements) for row in rows]
         past = () if fresh else chosen.aimless + chosen.history
         return rows + self._read(self.walk[i], past, READ, rng)
 
     def manners(self, rng: Random) -> Rows:
         """Rows about a screen of the walk that need no knowledge of goals."""
-        return manners(self.walk, rng.randrange(len(self.walk)), self.names, ASKED, rng)
+        i = rng.randrange(len(self.walk))
+        step = self.walk[i]
+        rows = manners(self.walk, i, self.names, ASKED, rng)
+        return [self.seen.named(row, step.screen, step.elements) for row in rows]
 
     def read(self, rng: Random) -> Rows:
         """Rows about values of a screen."""
@@ -128,12 +164,9 @@ class Scenes:
             decision = Hindsight(
                 what_is(element), before, step.screen, {"answer": answer}, Action.answer(answer)
             )
-            row, seen = planner_row(decision), tuple(covered(element))
-            begin, letters = row.reply.index(answer), self._letters(step.screen, answer, seen)
-            rows.append(replace(
-                row, look=seen, read=((begin, len(answer), seen, -1),),
-                letters=tuple((begin + at, token, -1) for at, token in enumerate(letters)),
-            ))  # fmt: skip
+            row, seen = planner_row(decision), covered(element)
+            begin = row.reply.index(answer)
+            rows.append(self.seen.read(replace(row, look=tuple(seen)), step.screen, begin, answer, seen))
         return rows
 
     def _varied(self, decision: Hindsight, fresh: bool, rng: Random) -> Hindsight:
@@ -153,15 +186,6 @@ class Scenes:
         return reworded(rng.choice(rng.choice(free)), rng)
 
 
-def _letters_of(
-    reader: Reader | None, screen: bytes, text: str, tokens: tuple[int, ...]
-) -> Sequence[int]:  # fmt: skip
-    """The token of each letter of a text on some tokens of a screen; none where it is not found."""
-    if not reader:
-        return ()
-    return tokens_of_letters(letter_scores(reader, decode_image(screen)), text, tokens) or ()
-
-
 def planner_sampler(
     walks: Walks, demonstrations: Demonstrations, taught: Taught, texts: int, pictured: int,
     reader: Reader | None = None,
@@ -173,13 +197,16 @@ def planner_sampler(
     plans; some instructions ask for something more.  Beside them are questions that the screen answers, of
     all things, and what needs no knowledge (`manners`).  A `reader` finds where letters of answers stand.
     """
-    scenes, cheap = [Scenes(walk, taught, reader) for walk in walks], text_sampler(taught)
+    scenes, cheap, seen = [Scenes(walk, taught, reader) for walk in walks], text_sampler(taught), Seen(reader)
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
 
     def pair(rng: Random) -> Rows:
         dice = rng.random()
         if dice < SHOWN or not scenes:
-            return [planner_row(rng.choice(rng.choice(rng.choice(demonstrations))))]
+            decisions = rng.choice(rng.choice(demonstrations))
+            chosen = decisions[0] if rng.random() < FIRST else rng.choice(decisions)
+            shown = (t.elements for t in decisions[-1].history if t.screen == chosen.screen)
+            return [seen.named(planner_row(chosen), chosen.screen, next(shown, ()))]
         of_app = rng.choice(scenes)
         if dice < SHOWN + MANNERS:
             return of_app.manners(rng) or pair(rng)

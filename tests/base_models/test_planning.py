@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -84,6 +85,21 @@ def test_letters_of_values_are_found_where_a_tower_reads_them(walk):
         assert {token for _, token, _ in row.letters} <= {*seen}
         assert [at for at, *_ in row.letters] in ([], [*range(begin, begin + length)])
         assert len({token for _, token, _ in row.letters}) > 1 or length < 3 or not row.letters
+
+
+def test_names_of_plans_are_shown_where_they_stand_and_copied_from_what_is_asked(walk, taught):
+    scenes, rng = Scenes(walk, taught), Random(4)
+    rows = [row for _ in range(60) for row in (*scenes.draw(rng), *scenes.manners(rng))]
+    shown = [row for row in rows if row.read]
+    assert len(shown) > 100
+    for row in rows:
+        asked, plan = words_of(row), row.reply
+        for begin, length, tokens, _ in row.read:
+            assert plan[begin - 1] in "' " and length == len(re.split("['\n]", plan[begin:])[0])
+            assert tokens and max(tokens) < 192
+        for at, place, length in row.copied:
+            assert plan[at : at + length].lower() == asked[place : place + length].lower()
+    assert any(row.copied for row in rows)
 
 
 def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
