@@ -91,9 +91,13 @@ class Seen:
                        letters=(*row.letters, *((at, token, -1) for at, token in letters)))  # fmt: skip
 
     def named(self, row: Row, screen: bytes, elements: Sequence[Element]) -> Row:
-        """The row with where the names of its plan stand, or the value that it answers."""
-        values = {value_of(element): element for element in elements}
-        known = values | {element.name: element for element in unambiguous(elements)}
+        """The row with where what its plan names stands, or the value that it answers.
+
+        Names that have their place are known by heart: with heads that were shown these too fewer plans were
+        right (of 239 clicks 124, before 157).
+        """
+        listed = (element for element in unambiguous(elements) if element.role in ("row", "target"))
+        known = {value_of(element): element for element in elements} | {e.name: e for e in listed}
         for found in QUOTED.finditer(row.reply):
             if element := known.get(found[1]):
                 row = self.read(row, screen, found.start(1), found[1], covered(element))

@@ -11,7 +11,7 @@ from base_models.hindsight import hindsights
 from base_models.manners import OPENERS, manners
 from base_models.network import Pointer
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
-from base_models.recipe import SEEING
+from base_models.recipe import SEEING, WEIGHTS
 from base_models.rows import value_of
 from base_models.training_tasks import demonstrations
 from base_models.walks import shown_names, unambiguous
@@ -76,7 +76,7 @@ def test_values_are_read_where_they_stand(walk, taught):
 
 
 def test_letters_of_values_are_found_where_a_tower_reads_them(walk):
-    scenes, rng = Scenes(walk, {"gis": set()}, Pointer.load(SEEING / "planner.safetensors").reader), Random(3)
+    scenes, rng = Scenes(walk, {"gis": set()}, Pointer.load(SEEING / WEIGHTS).reader), Random(3)
     rows = [row for _ in range(12) for row in scenes.read(rng)]
     assert sum(bool(row.letters) for row in rows) >= 0.4 * len(rows)
     for row in rows:
@@ -91,7 +91,7 @@ def test_names_of_plans_are_shown_where_they_stand_and_copied_from_what_is_asked
     scenes, rng = Scenes(walk, taught), Random(4)
     rows = [row for _ in range(60) for row in (*scenes.draw(rng), *scenes.manners(rng))]
     shown = [row for row in rows if row.read]
-    assert len(shown) > 100
+    assert len(shown) > 50
     for row in rows:
         asked, plan = words_of(row), row.reply
         for begin, length, tokens, _ in row.read:

@@ -329,7 +329,7 @@ def test_settings_are_a_table_without_what_is_not_set():
 
 
 @pytest.mark.parametrize("part", ["specialize", "generalize"])
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "rounds", "desktop", "ablations", "gpu", "paper"])
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "desktop", "ablations", "gpu", "paper"])
 def test_each_setting_is_shown_with_what_it_means(profile, part):
     table = examples.settings_table(load_profile(profile), part)
     assert (table["meaning; source"] != "").all(), table
