@@ -119,8 +119,7 @@ def train_planner(
     read = [planner_row(question) for question in asked if question]
     held = {name: rng.sample(rows, min(len(rows), steps.held))
             for name, rows in (("decided", decided), ("read", read)) if rows}  # fmt: skip
-    reader = deepcopy(pointer.reader)  # which stays where it is drawn
-    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES, reader)
+    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES)
     train_language(folder, "planner", pointer, draw, held, steps.planner)
     pointer.write(folder / "planner.safetensors")
 

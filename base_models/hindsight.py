@@ -6,10 +6,8 @@ on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cache
 from itertools import zip_longest
 from random import Random
@@ -27,9 +25,6 @@ from coda_lib.trajectory import StopReason, decode_image
 from sciencedesk.goals import Aim, sentence
 from sciencedesk.script import needless, not_in, script_plans, to_plan
 from sciencedesk.space import FEW, aims_of
-
-QUOTED = re.compile(r"(?:'|^ANS )([^']+)(?:'|$)")  # a name or text in a plan, or its answer
-_LONG = 4  # letters that no text shares with a name by chance
 
 
 @dataclass(frozen=True)
@@ -118,39 +113,7 @@ def reached(aim: Aim, state: Mapping[str, Any]) -> bool:
 def planner_row(hindsight: Hindsight) -> Row:
     """The planner's prompt and the decision's plan."""
     plan = "DONE" if hindsight.step is None else to_plan(hindsight.step)
-    messages = planner_messages(hindsight.observation, PROMPTS)
-    return Row(messages, plan, copied=copied(plan, hindsight.instruction))
-
-
-def copied(plan: str, instruction: str) -> tuple[tuple[int, int, int], ...]:
-    """What of a plan's names and texts the instruction has, in capitals or not: places in both, lengths.
-
-    >>> copied("Type 'factor(x^2-9)' and press Enter.", "What is x^2-9 in factors?")
-    ((6, 17, 6), (13, 8, 5))
-    """
-    said = "" if plan.startswith("ANS ") else instruction.lower()
-    return tuple(
-        (name.start(1) + at, place, length)
-        for name in QUOTED.finditer(plan)
-        for at, place, length in _shared(name[1].lower(), said)
-    )
-
-
-def _shared(text: str, other: str) -> Iterator[tuple[int, int, int]]:
-    """What two texts share, from left to right in the first: places in both, and lengths.
-
-    Of few letters only what is a word in both is shared.
-    """
-    if len(text) < _LONG:
-        if text and (word := re.search(rf"(?<!\w){re.escape(text)}(?!\w)", other)):
-            yield 0, word.start(), len(text)
-        return
-    part = SequenceMatcher(None, text, other, autojunk=False).find_longest_match()
-    if part.size >= _LONG:
-        end = part.a + part.size
-        yield from _shared(text[: part.a], other)
-        yield tuple(part)
-        yield from ((end + at, place, length) for at, place, length in _shared(text[end:], other))
+    return Row(planner_messages(hindsight.observation, PROMPTS), plan)
 
 
 def solo_row(hindsight: Hindsight) -> Row:

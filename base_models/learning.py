@@ -88,9 +88,8 @@ def item_of(rows: Rows) -> Item:
     questions = []
     for row, text, prompt in zip(rows, texts, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
-        look = _looked(row, starts) | ({0: [starts[-1] + token for token in row.look]} if row.look else {})
-        spell = _lettered(row, starts) | _spelled(row, text[begin:], at, common)
-        questions.append(Question(prompt[common:], _encode(row.reply + end), find=look, spell=spell))
+        find, spell = _looked(row, starts), _lettered(row, starts) | _spelled(row, text[begin:], at, common)
+        questions.append(Question(prompt[common:], _encode(row.reply + end), find=find, spell=spell))
     return Item(shared, questions)
 
 

@@ -7,12 +7,10 @@ that is asked for is not in sight, another tab or menu is opened, any of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 from base_models.hindsight import Hindsight, planner_row
-from base_models.pointing import covered
 from base_models.rows import Row
 from base_models.walks import Transition, Walk, unambiguous
 from coda_lib.action import Action
@@ -65,8 +63,7 @@ def _clicking(step: Transition, past: Walk, words: Sequence[str], rng: Random) -
         return None
     element, other = rng.choice(found), rng.choice(words) if words and rng.random() < 0.6 else invented(rng)
     asked = [other] if hidden else [element.name, invented(rng)][: 1 + (rng.random() < 0.3)]
-    row = _row(wish(asked, words, rng), past, step, {"click": element.name})
-    return replace(row, look=tuple(covered(element)))
+    return _row(wish(asked, words, rng), past, step, {"click": element.name})
 
 
 def _typing_or_done(step: Transition, past: Walk, words: Sequence[str], rng: Random) -> Row | None:

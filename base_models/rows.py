@@ -35,8 +35,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    Heads that point are shown where to look: in the last picture at the reply's first token (`look`), or at
-    each letter that is `read` (place of the beginning, length, tokens that show it, number of the picture).
+    Heads that point are shown where to look at each letter that is `read` (place of the beginning, length,
+    tokens that show it, number of the picture).
     Heads that read are shown the very letters: of pictures where they are known (`letters`: place in the
     reply, token, number of the picture), and of what is `copied` from the prompt's last text: places of the
     beginnings in reply and text, and the length.
@@ -45,7 +45,6 @@ class Row:
     messages: list[Message]
     reply: str
     whole: bool = True
-    look: tuple[int, ...] = ()
     read: tuple[tuple[int, int, Sequence[int], int], ...] = ()
     letters: tuple[tuple[int, int, int], ...] = ()
     copied: tuple[tuple[int, int, int], ...] = ()

@@ -16,7 +16,7 @@ from random import Random
 
 from PIL import Image
 
-from base_models.hindsight import Hindsight, copied, reached
+from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from base_models.walks import (
     Transition,
@@ -99,7 +99,7 @@ def planned_row(
 ) -> Row:
     """A plan under an instruction, after the plans before it, with the pictures of two screens."""
     state = Observation(instruction, tuple(Turn(earlier, "") for earlier in past), previous, current)
-    return Row(planner_messages(state, PROMPTS), plan, copied=copied(plan, instruction))
+    return Row(planner_messages(state, PROMPTS), plan)
 
 
 def how_to_row(task: Task, rng: Random) -> Row:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
 import pytest
 
 from base_models.hindsight import hindsights
 from base_models.manners import OPENERS, manners
-from base_models.network import Pointer
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
-from base_models.recipe import SEEING, WEIGHTS
 from base_models.rows import value_of
 from base_models.training_tasks import demonstrations
 from base_models.walks import shown_names, unambiguous
@@ -58,48 +55,18 @@ def test_rows_of_a_scene_share_their_pictures_and_differ_in_plan_or_question(wal
     assert 0.03 < replies.count("DONE") / len(replies) < 0.5
 
 
-def test_values_are_read_where_they_stand(walk, taught):
+def test_values_are_read_off_the_screen(walk, taught):
     scenes, rng, read = Scenes(walk, taught), Random(2), 0
     values = {}
     for step in walk:
         key = decode_image(step.screen).tobytes()
         values[key] = {f"What is the {e.name.lower()}?": value_of(e) for e in step.elements if value_of(e)}
-    rows = [row for _ in range(60) for row in scenes.draw(rng)]
-    assert any(row.look for row in rows)
-    for row in [*rows, *(row for _ in range(40) for row in scenes.read(rng))]:
+    for row in [row for _ in range(60) for row in (*scenes.draw(rng), *scenes.read(rng))]:
         asked = words_of(row).splitlines()[0]
-        if row.look:
-            assert row.reply == f"ANS {values[row.pictures[-1].tobytes()][asked]}"
-            assert max(row.look) < 192
+        if answer := values[row.pictures[-1].tobytes()].get(asked):
+            assert row.reply == f"ANS {answer}" and not (row.read or row.letters or row.copied)
             read += 1
     assert read > 40
-
-
-def test_letters_of_values_are_found_where_a_tower_reads_them(walk):
-    scenes, rng = Scenes(walk, {"gis": set()}, Pointer.load(SEEING / WEIGHTS).reader), Random(3)
-    rows = [row for _ in range(12) for row in scenes.read(rng)]
-    assert sum(bool(row.letters) for row in rows) >= 0.4 * len(rows)
-    for row in rows:
-        ((begin, length, seen, _),) = row.read
-        assert row.reply[begin:] == row.reply.removeprefix("ANS ") and len(row.reply) == begin + length
-        assert {token for _, token, _ in row.letters} <= {*seen}
-        assert [at for at, *_ in row.letters] in ([], [*range(begin, begin + length)])
-        assert len({token for _, token, _ in row.letters}) > 1 or length < 3 or not row.letters
-
-
-def test_names_of_plans_are_shown_where_they_stand_and_copied_from_what_is_asked(walk, taught):
-    scenes, rng = Scenes(walk, taught), Random(4)
-    rows = [row for _ in range(60) for row in (*scenes.draw(rng), *scenes.manners(rng))]
-    shown = [row for row in rows if row.read]
-    assert len(shown) > 50
-    for row in rows:
-        asked, plan = words_of(row), row.reply
-        for begin, length, tokens, _ in row.read:
-            assert plan[begin - 1] in "' " and length == len(re.split("['\n]", plan[begin:])[0])
-            assert tokens and max(tokens) < 192
-        for at, place, length in row.copied:
-            assert plan[at : at + length].lower() == asked[place : place + length].lower()
-    assert any(row.copied for row in rows)
 
 
 def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
