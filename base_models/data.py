@@ -19,7 +19,7 @@ from base_models.curriculum import Roles, Steps
 from base_models.hindsight import Hindsight
 from base_models.planning import lessons
 from base_models.rulings import Asked
-from base_models.store import cached
+from base_models.store import cached, made_once
 from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
 from base_models.walks import Made, Transition, Walks, collect, opened
 from coda_lib.action import Action, ActionType
@@ -213,11 +213,12 @@ class Data:
 
     def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:
         path = self.folder / "rollouts" / f"{name}.parquet"
-        if not path.exists():
-            agent = trained_agent(self.folder, "base", "desktop" if self.is_real else "laptop")
-            play = [(perturbed(task, run, "train"), run) for task, run in jobs(tasks, self.recipe.tries)]
-            make = partial(opened, app)
-            save_trajectories(path, rollout(agent, play, make, SEED, concurrency, report=print))
+        with made_once(path):
+            if not path.exists():
+                agent = trained_agent(self.folder, "base", "desktop" if self.is_real else "laptop")
+                play = [(perturbed(task, run, "train"), run) for task, run in jobs(tasks, self.recipe.tries)]
+                make = partial(opened, app)
+                save_trajectories(path, rollout(agent, play, make, SEED, concurrency, report=print))
         return load_trajectories(path)
 
 

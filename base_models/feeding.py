@@ -24,14 +24,14 @@ Draw = Callable[[Random], Any]  # a batch
 
 
 class _Drawn(Dataset):
-    def __init__(self, draw: Draw, seed: int):
+    def __init__(self, draw: Draw, seed: int | str):
         self.draw, self.seed = draw, seed
 
     def __getitem__(self, step: int) -> Any:
         return self.draw(Random(f"{self.seed} {step}"))
 
 
-def batches(draw: Draw, seed: int, steps: range) -> Iterator[Any]:
+def batches(draw: Draw, seed: int | str, steps: range) -> Iterator[Any]:
     """The batches of these steps, whatever came before: what was interrupted goes on with the same.
 
     Where Qt has drawn in this process it draws them all: one that is forked from it would stand still (seen

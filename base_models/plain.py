@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 
 from base_models.feeding import ON_GPU
+from base_models.side_by_side import average
 
 # px of a patch: a letter; patches of a token on each side.  Tokens of 28 px, as in Qwen2.5-VL, hold parts of
 # two lines, and no text was copied from them (measured after 8,000 steps: 13 % of first letters)
@@ -304,10 +305,11 @@ class Masters:
         return [master for weight, master in self._pairs if weight in weights]
 
     def take_gradients(self, most: float = 1.0) -> None:
-        """Move the networks' gradients to the masters, of norm `most` at most."""
+        """Move the networks' gradients to the masters, of norm `most` at most; the mean of all processes'."""
         for weight, master in self._pairs:
             master.grad = None if weight.grad is None else weight.grad.float()
             weight.grad = None
+        average([master for weight, master in self._pairs if weight.requires_grad])
         nn.utils.clip_grad_norm_([m for m in self.weights if m.grad is not None], most)
 
     @torch.no_grad()

@@ -19,6 +19,7 @@ from base_models.data import SEED, Data, Recipe, are_real
 from base_models.hindsight import planner_row
 from base_models.network import Pointer
 from base_models.rows import executor_row
+from base_models.side_by_side import number, side_by_side, wait
 from base_models.walks import typed_words
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.judge import SAMPLING, Judge, Rule
@@ -46,25 +47,18 @@ ONE_VOTE = Rule("single", (("judge", 1),), needed=1)
 
 
 def train_all(
-    folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False,
+    folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False, processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[cards.Figure]]:  # fmt: skip
     """Train all parts in `folder`, one from the other; returns the figures of each role.
 
     With `publish` the finished checkpoints replace those under data/checkpoints, or for real applications
-    those under its folder desktop.  `progress(done, total)` counts the parts.
+    those under its folder desktop.  Several `processes` learn side by side, each from batches of its own.
+    `progress(done, total)` counts the parts.
     """
-    data, figures = Data(folder, apps, Recipe.of(apps).scaled(scale)), {}
-    begun = SEEING / WEIGHTS if are_real(apps) else None
-    for done, role in enumerate(("seeing", *ROLES)):
-        progress(done, len(ROLES) + 1)
-        if role == "seeing":
-            if not (folder / role / WEIGHTS).exists():
-                train_to_see(folder / role, data.walks, data.test_walks, data.recipe.seeing, begun)
-            write_text(folder / role / "README.md", SEEN)
-        else:
-            figures[role] = trained(data, role)
-    progress(len(ROLES) + 1, len(ROLES) + 1)
+    data = Data(folder, apps, Recipe.of(apps).scaled(scale))
+    with side_by_side(processes, _all_parts, data):
+        figures = _all_parts(data, progress)
     if publish:
         checkpoints = CHECKPOINTS / "desktop" if are_real(apps) else CHECKPOINTS
         for role in ("seeing", *ROLES):
@@ -73,6 +67,22 @@ def train_all(
                 shutil.copytree(folder / role, temporary, ignore=keep)
                 if role != "seeing":
                     write_split(temporary, apps, data.recipe.split if role == "planner" else None)
+    return figures
+
+
+def _all_parts(
+    data: Data, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, list[cards.Figure]]:
+    figures, begun = {}, SEEING / WEIGHTS if data.is_real else None
+    for done, role in enumerate(("seeing", *ROLES)):
+        progress(done, len(ROLES) + 1)
+        if role == "seeing":
+            if not (data.folder / role / WEIGHTS).exists():
+                train_to_see(data.folder / role, data.walks, data.test_walks, data.recipe.seeing, begun)
+            write_text(data.folder / role / "README.md", SEEN)
+        else:
+            figures[role] = trained(data, role)
+    progress(len(ROLES) + 1, len(ROLES) + 1)
     return figures
 
 
@@ -91,8 +101,10 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
                               data.shown, data.taught, recipe.roles)  # fmt: skip
             else:
                 learn_to_judge(data, pointer, role)
-        Pointer.load(weights).publish(folder)
-        write_json(done, [asdict(figure) for figure in measured(data, role)])
+        if number() == 0:
+            Pointer.load(weights).publish(folder)
+            write_json(done, [asdict(figure) for figure in measured(data, role)])
+    wait()
     figures = [cards.Figure(**figure) for figure in read_json(done)]
     write_text(folder / "README.md", card(role, figures, data))
     return figures

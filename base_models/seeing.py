@@ -33,6 +33,7 @@ from base_models.plain import (
     Tower,
     start,
 )
+from base_models.side_by_side import number
 from base_models.synthetic_screens import Letters, draw_crop
 from coda_lib.files import atomic_path, reading
 
@@ -247,7 +248,8 @@ def train(
     rate.
     """
     torch.set_flush_denormal(True)  # without it a masked softmax takes twice as long
-    masters, log = Masters([network.to(DEVICE)]), Journal(folder / f"{stage}.jsonl")
+    writes = number() == 0
+    masters, log = Masters([network.to(DEVICE)]), Journal(folder / f"{stage}.jsonl", writes)
     rates = [(masters.of(slow), slowness), (masters.of({*network.parameters()} - {*slow}), 1.0)]
     groups = [{"params": weights, "lr": share * rate} for weights, share in rates if weights]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
@@ -256,7 +258,8 @@ def train(
     state = restored(path, masters, optimizer, schedule, log)
     began, averages = time.time() - state.get("seconds", 0.0), state.get("averages", {})
     left = range(state.get("done", 0) + 1, steps + 1)
-    for done, batch in zip(left, batches(draw, seed, left), strict=True):
+    drawn = batches(draw, seed if writes else f"{seed}/{number()}", left)
+    for done, batch in zip(left, drawn, strict=True):
         loss, figures = loss_of(near(network, batch))
         loss.backward()
         masters.take_gradients()
@@ -267,10 +270,10 @@ def train(
             new = figure.detach().float()
             averages[name] = 0.98 * averages.get(name, new) + 0.02 * new
         seconds = time.time() - began
-        if done % MEASURED == 0 or done == steps:
+        if writes and (done % MEASURED == 0 or done == steps):
             told = {name: round(float(average), 4) for name, average in averages.items()}
             log({"stage": stage, "step": done, "seconds": round(seconds), **told, **measure()})
-        if done % EVERY == 0 or done == steps:
+        if writes and (done % EVERY == 0 or done == steps):
             kept = {"done": done, "averages": averages, "seconds": seconds}
             save(path, kept, masters, optimizer, schedule, log)
 

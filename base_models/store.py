@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock
 
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path
@@ -25,10 +26,17 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def cached(path: Path, make: Callable[[], Any], kinds: Sequence[type]) -> Any:
-    """The contents of a file, made first where there is none.  UserError as in `read`."""
-    if not path.exists():
-        write(path, make())
+    """The contents of a file, made first where there is none, by one process.  UserError as in `read`."""
+    with made_once(path):
+        if not path.exists():
+            write(path, make())
     return read(path, kinds)
+
+
+def made_once(path: Path) -> FileLock:
+    """What holds processes off a file while one of them makes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f".{path.name}.lock"))
 
 
 def write(path: Path, value: Any) -> None:

@@ -282,3 +282,4 @@ class BaseModelSettings(Section):
     scale: Share = 1.0  # share of the recipe's samples and steps
     publish: bool = False  # replace data/checkpoints/ by what was trained
     threads: Threads = 1  # torch threads
+    processes: Threads = 1  # that learn side by side, each from batches of its own
