@@ -35,7 +35,8 @@ from coda_lib.action import Action
 from sciencedesk.goals import Aim
 
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
-FIRST = 0.3  # of demonstrations' decisions: the first, which has to see what is open and in the way
+# of demonstrations' decisions: the first, which has to see what is open and in the way, and the answers
+FIRST, LAST = 0.3, 0.15
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, questions alone, what needs no knowledge; the others are of walks
@@ -154,12 +155,17 @@ def planner_sampler(
     scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
 
+    ends = [[decisions[-1] for decisions in of_app] for of_app in demonstrations]
+    answered = [[end for end in of_app if "answer" in (end.step or {})] for of_app in ends]
+
     def pair(rng: Random) -> Rows:
         dice = rng.random()
         if dice < SHOWN or not scenes:
-            decisions = rng.choice(rng.choice(demonstrations))
-            chosen = decisions[0] if rng.random() < FIRST else rng.choice(decisions)
-            return [planner_row(chosen)]
+            app, kind = rng.randrange(len(demonstrations)), rng.random()
+            if kind < LAST and answered[app]:
+                return [planner_row(rng.choice(answered[app]))]
+            decisions = rng.choice(demonstrations[app])
+            return [planner_row(decisions[0] if kind < LAST + FIRST else rng.choice(decisions))]
         of_app = rng.choice(scenes)
         if dice < SHOWN + MANNERS:
             return of_app.manners(rng) or pair(rng)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from base_models.hindsight import hindsights
+from base_models.hindsight import hindsights, planner_row
 from base_models.manners import OPENERS, manners
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
 from base_models.rows import value_of
@@ -83,6 +83,19 @@ def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
     draw, rng = planner_sampler([walk], shown, {"gis": taught["gis"]}, 8, 4), Random(3)
     asked = {words_of(row).splitlines()[0] for _ in range(60) for rows in draw(rng) for row in rows}
     assert len(asked) > 60 and not asked & other
+
+
+def test_first_decisions_and_answers_of_demonstrations_come_more_often(taught):
+    shown = [demonstrations("gis", lessons("gis", taught), 12, 0.2, 1)]
+    first = {planner_row(decisions[0]).messages[-1]["content"][-1]["text"] for decisions in shown[0]}
+    all_rows = [planner_row(decision) for decisions in shown[0] for decision in decisions]
+    answers = [row.reply for row in all_rows if row.reply.startswith("ANS ")]
+    draw, rng = planner_sampler([], shown, {"gis": taught["gis"]}, 1, 4), Random(3)
+    rows = [row for _ in range(150) for rows in draw(rng) for row in rows if row.pictures]
+    begun = [row.messages[-1]["content"][-1]["text"] in first for row in rows]
+    assert len(answers) < 0.1 * len(all_rows)
+    assert 0.25 < sum(begun) / len(rows) < 0.6
+    assert 0.08 < sum(row.reply in answers for row in rows) / len(rows) < 0.25
 
 
 def test_texts_are_without_pictures_and_of_all_applications(taught):
