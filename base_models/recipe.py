@@ -16,6 +16,7 @@ from random import Random
 from base_models import cards
 from base_models.curriculum import train_executor, train_judge, train_planner, train_to_see
 from base_models.data import SEED, Data, Recipe, are_real
+from base_models.feeding import ON_GPU
 from base_models.hindsight import planner_row
 from base_models.network import Pointer
 from base_models.rows import executor_row
@@ -53,11 +54,12 @@ def train_all(
     """Train all parts in `folder`, one from the other; returns the figures of each role.
 
     With `publish` the finished checkpoints replace those under data/checkpoints, or for real applications
-    those under its folder desktop.  Several `processes` learn side by side, each from batches of its own.
+    those under its folder desktop.  Several `processes` learn side by side, each from batches of its own; a
+    GPU has one, for which other processes draw.
     `progress(done, total)` counts the parts.
     """
     data = Data(folder, apps, Recipe.of(apps).scaled(scale))
-    with side_by_side(processes, _all_parts, data):
+    with side_by_side(1 if ON_GPU else processes, _all_parts, data):
         figures = _all_parts(data, progress)
     if publish:
         checkpoints = CHECKPOINTS / "desktop" if are_real(apps) else CHECKPOINTS

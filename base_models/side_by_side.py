@@ -1,6 +1,7 @@
 """Trainings in several processes, each with batches of its own: all step on the mean of their gradients.
 
-On two cores two processes of one thread learn from 1.9 times as many rows a second as one of two threads.
+On two cores two of one thread take 1.9 times as many batches a second as one alone, and 1.4 times as many as
+one of two threads (the planner's, forward and backward: 0.57 s a batch, 0.42, and 0.60 for two).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from base_models import seeing
 from base_models.seeing import train
 from base_models.side_by_side import number, side_by_side, wait
 
@@ -44,7 +45,7 @@ def weights(folder: Path, rank: int = 0) -> Tensor:
     return torch.load(folder / f"{rank}.weights")
 
 
-def test_two_processes_learn_from_both_their_batches_and_go_on_after_a_kill(tmp_path):
+def test_two_processes_learn_from_both_their_batches(tmp_path):
     together, alone, pair = (tmp_path / name for name in ("together", "alone", "pair"))
     for folder in (together, alone, pair):
         folder.mkdir()
@@ -63,9 +64,35 @@ def test_two_processes_learn_from_both_their_batches_and_go_on_after_a_kill(tmp_
     assert not torch.allclose(weights(together), weights(alone), atol=0.05)
     logged = [json.loads(line) for line in (together / "line.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in logged] == [STEPS]  # one of them writes
-    with side_by_side(2, learn, together, one, 2 * STEPS):  # all goes on from what that one has kept
-        learn(together, one, 2 * STEPS)
-    assert torch.equal(weights(together), weights(together, 1))
+
+
+def learn_until(folder: Path, end: int) -> None:
+    """Learn with a state kept every second step; step `end` breaks off."""
+    seeing.EVERY = 2
+    numbers = count(end)
+
+    def draw(rng: Random) -> list[Tensor]:
+        if next(numbers) == STEPS + 1:
+            raise InterruptedError
+        return one(rng)
+
+    learn(folder, draw)
+
+
+def test_what_was_broken_off_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(seeing, "EVERY", 2)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+    with side_by_side(2, learn_until, whole, -STEPS):
+        learn_until(whole, -STEPS)
+    with pytest.raises((InterruptedError, RuntimeError)), side_by_side(2, learn_until, broken, 2):
+        learn_until(broken, 2)  # in the fourth step, after the second was kept
+    assert not (broken / "0.weights").exists() and (broken / "line.pt").exists()
+    with side_by_side(2, learn_until, broken, -STEPS):
+        learn_until(broken, -STEPS)
+    for rank in (0, 1):
+        assert torch.equal(weights(whole), weights(broken, rank))
 
 
 def fail(_: Path) -> None:
