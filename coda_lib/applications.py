@@ -28,7 +28,7 @@ APPLICATIONS = (
     Application("algebra", "Algebra", 31, board="KAlgebra", desktop=("KAlgebra",)),
     Application("biochem", "Biochem", 29, board="ChimeraX", desktop=("PyMOL",)),
     Application("gis", "GIS", 34, board="GrassGIS", desktop=("GrassGIS",)),
-    Application("astron", "Astron", 33, board="Celestia", desktop=("Stellarium",)),
+    Application("astron", "Astron", 33, board="Celestia"),
     Application("spectra", "Spectra", 30, trained=False),
 )
 APPS = tuple(app.name for app in APPLICATIONS if app.trained)  # what CODA trains and evaluates on

@@ -20,7 +20,7 @@ KindsArgument = Annotated[list[str] | None, Argument(help=f"{', '.join(DESKTOP_A
 
 @apps_app.command("install")
 def apps_install() -> None:
-    """Install the four applications and their displays' programs from Debian packages, after listing them."""
+    """Install the applications and their displays' programs from Debian packages, after listing them."""
     from sciencedesk.real import app_class
     from sciencedesk.real.display import lacking
 

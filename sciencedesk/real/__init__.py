@@ -15,9 +15,8 @@ def app_class(kind: str) -> type[App]:
     from sciencedesk.real.grassgis import GrassGIS
     from sciencedesk.real.kalgebra import KAlgebra
     from sciencedesk.real.pymol import PyMOL
-    from sciencedesk.real.stellarium import Stellarium
 
-    classes = {app.kind: app for app in (KAlgebra, PyMOL, GrassGIS, Stellarium)}
+    classes = {app.kind: app for app in (KAlgebra, PyMOL, GrassGIS)}
     if kind not in classes:
         raise UserError(f"unknown real application {kind!r}; there are {', '.join(classes)}")
     return classes[kind]

@@ -38,7 +38,6 @@ class App(Screen, BoardState):
     kind: ClassVar[str]  # the `type` of its task files
     needs: ClassVar[Mapping[str, str]]  # files that must exist, each with its Debian package
     sleeps: ClassVar[bool] = False  # whether it is halted between steps, to save processor time
-    idles: ClassVar[bool] = True  # whether it takes no processor time between actions
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
     settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
     step_s: ClassVar[float] = 0.15  # target of `make bench` for a step
@@ -205,7 +204,7 @@ class App(Screen, BoardState):
     def settled(self) -> np.ndarray:
         """The screen once it stands still, RGB uint8 (height, width, 3), not resized."""
         with self._closing():
-            idle = self.pid if self.idles and not self.closed else None
+            idle = None if self.closed else self.pid
             picture = self.display.settled(self.still_s, self.settle_s, idle)
             ended = None if self.closed else self.display.ended(self.pid)
             if ended:

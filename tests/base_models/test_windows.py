@@ -176,12 +176,12 @@ def test_every_application_has_the_lessons_that_the_recipe_draws(app):
 
 def test_an_application_without_names_says_so():
     class Nameless(Breaking):
-        kind = "Stellarium"
+        kind = "Nameless"
         closed = False
 
     from sciencedesk.real.app import App
 
-    with pytest.raises(UserError, match="Stellarium does not name its elements"):
+    with pytest.raises(UserError, match="Nameless does not name its elements"):
         App.named(Nameless())
 
 

@@ -267,7 +267,7 @@ def test_the_parts_of_a_run_are_those_of_its_layout():
 ALLOWED = {
     "coda_lib/files.py", "coda_study/owned.py", "sciencedesk/real/grass_hook.py",
     "sciencedesk/real/grassgis.py",
-    "sciencedesk/real/pymol.py", "sciencedesk/real/stellarium.py", "coda_study/formats/judging.py",
+    "sciencedesk/real/pymol.py", "coda_study/formats/judging.py",
     "sciencedesk/real/display_process.py",
     "coda_lib/trainer.py",
 }  # fmt: skip

@@ -145,15 +145,8 @@ def test_beside_paper_keeps_the_two_apart(table):
     assert (second["Metric"], second["Algebra"], second["Overall"]) == ("Average@8", "10.48", "7.57")
     note = report.beside_note(table)
     assert "another benchmark (ScienceDesk" in note and "shape only" in note
-    real = table.replace(
-        {
-            "application": {
-                "algebra": "KAlgebra",
-                "biochem": "PyMOL",
-                "gis": "GrassGIS",
-                "astron": "Stellarium",
-            }
-        }
+    real = table[table["application"] != "astron"].replace(
+        {"application": {"algebra": "KAlgebra", "biochem": "PyMOL", "gis": "GrassGIS"}}
     )
     assert "tasks of our own in real applications; in the desktop profile" in report.beside_note(real)
     assert "four applications of ScienceBoard" in report.beside_note(real)
