@@ -39,6 +39,7 @@ class Hindsight:
     aimless: tuple[Transition, ...] = ()  # up to three steps of the walk before the history
     after: dict[str, Any] | None = None  # the state, where the instruction is fulfilled
     goal: str = ""  # the name of what was achieved
+    instead: tuple[Hindsight, ...] = ()  # what is right here under other instructions
 
     @property
     def observation(self) -> Observation:

@@ -36,7 +36,7 @@ from sciencedesk.goals import Aim
 
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
 # of demonstrations' decisions: the first, which has to see what is open and in the way, and the answers
-FIRST, LAST = 0.3, 0.15
+FIRST, LAST = 0.25, 0.25
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, questions alone, what needs no knowledge; the others are of walks
@@ -147,7 +147,7 @@ def planner_sampler(
     """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
 
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
-    same.  The others are of walks: what one or two steps achieved is the instruction, and these are the
+    same, with what would be right there under other instructions.  The others are of walks: what one or two steps achieved is the instruction, and these are the
     plans; some instructions ask for something more.  Beside them are questions that the screen answers, of
     all things, and what needs no knowledge (`manners`).  No head is shown where to look: fewer decisions are
     right if some are (measured: of 400 held-out ones 287, with heads that are shown names and letters 177).
@@ -165,7 +165,8 @@ def planner_sampler(
             if kind < LAST and answered[app]:
                 return [planner_row(rng.choice(answered[app]))]
             decisions = rng.choice(demonstrations[app])
-            return [planner_row(decisions[0] if kind < LAST + FIRST else rng.choice(decisions))]
+            chosen = decisions[0] if kind < LAST + FIRST else rng.choice(decisions)
+            return [planner_row(decision) for decision in (chosen, *chosen.instead)]
         of_app = rng.choice(scenes)
         if dice < SHOWN + MANNERS:
             return of_app.manners(rng) or pair(rng)

@@ -91,11 +91,11 @@ def test_first_decisions_and_answers_of_demonstrations_come_more_often(taught):
     all_rows = [planner_row(decision) for decisions in shown[0] for decision in decisions]
     answers = [row.reply for row in all_rows if row.reply.startswith("ANS ")]
     draw, rng = planner_sampler([], shown, {"gis": taught["gis"]}, 1, 4), Random(3)
-    rows = [row for _ in range(150) for rows in draw(rng) for row in rows if row.pictures]
+    rows = [rows[0] for _ in range(150) for rows in draw(rng) if rows[0].pictures]
     begun = [row.messages[-1]["content"][-1]["text"] in first for row in rows]
     assert len(answers) < 0.1 * len(all_rows)
     assert 0.25 < sum(begun) / len(rows) < 0.6
-    assert 0.08 < sum(row.reply in answers for row in rows) / len(rows) < 0.25
+    assert 0.15 < sum(row.reply in answers for row in rows) / len(rows) < 0.4
 
 
 def test_texts_are_without_pictures_and_of_all_applications(taught):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from base_models.hindsight import achievements, hindsights, planner_row, with_more
+from base_models.hindsight import achievements, hindsights, planner_row, reached, with_more
 from base_models.planning import planner_sampler
 from base_models.rows import Row
 from base_models.training_tasks import (
@@ -20,11 +20,12 @@ from base_models.training_tasks import (
     planner_tasks,
     value_row,
 )
-from base_models.walks import by_goal, typed_words
+from base_models.walks import by_goal, perform, typed_words, window_of
 from coda_lib.applications import APPS
 from coda_lib.task import holds, test_tasks
 from sciencedesk.env import ScienceDesk
 from sciencedesk.goals import Aim, sentence
+from sciencedesk.perturb import Guide, perturbed
 from sciencedesk.script import to_plan
 from sciencedesk.space import aims_of, region, space
 
@@ -138,6 +139,40 @@ def test_a_demonstration_without_slips_is_the_script_with_what_its_start_needs(a
         assert [len(d.history) for d in decisions] == list(range(len(plans)))
         assert all(d.screen == d.history[-1].next_screen for d in decisions if d.history)
     assert 0 < longer < 12  # some starts hide what is needed
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_what_is_right_under_another_instruction_leads_there(app):
+    env, rng, led, ended = ScienceDesk(app), random.Random(5), 0, 0
+    known = [(parts, task) for parts, task in planner_tasks(app) if not task.ans and len(parts) < 3]
+    others = [task for task in known if len(task[0]) == 1 and not task[0][0].goal.setup]
+    for number in range(20):
+        (parts, task), other = rng.choice(known), rng.choice(others)
+        ((aim,), _) = other
+        for shown in demonstrate(env, parts, task, random.Random(number), slips=0.0, others=[other]):
+            for instead in shown.instead:
+                assert (instead.screen, instead.history) == (shown.screen, shown.history)
+                env.reset(perturbed(task, random.Random(number).randrange(2**31), "train"))
+                guide, desk = Guide(env, task), window_of(env)
+                for past in shown.history:
+                    guide.before(past.step)
+                    perform(desk, past.step)
+                if instead.step is None:
+                    assert reached(parts[0], desk.state()) and len(parts) == 2
+                    ended += 1
+                    continue
+                at = aim.solution.index(instead.step) if instead.step in aim.solution else None
+                if at is None and shown.history:
+                    continue
+                for step in [instead.step] if at is None else []:
+                    perform(desk, step)
+                for step in aim.solution[at or 0 :]:
+                    while need := guide.before(step):
+                        perform(desk, need)
+                    perform(desk, step)
+                assert reached(aim, desk.state())
+                led += 1
+    assert led > 10 and ended
 
 
 def test_unsolved_demonstrations_show_their_steps_and_no_end():
