@@ -147,9 +147,10 @@ def planner_sampler(
     """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
 
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
-    same, with what would be right there under other instructions.  The others are of walks: what one or two steps achieved is the instruction, and these are the
-    plans; some instructions ask for something more.  Beside them are questions that the screen answers, of
-    all things, and what needs no knowledge (`manners`).  No head is shown where to look: fewer decisions are
+    same, with what would be right there under other instructions.  The others are of walks: what one or two
+    steps achieved is the instruction, and these are the plans; some instructions ask for something more.
+    Beside them are questions that the screen answers, of all things, and what needs no knowledge
+    (`manners`).  No head is shown where to look: fewer decisions are
     right if some are (measured: of 400 held-out ones 287, with heads that are shown names and letters 177).
     """
     scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
