@@ -9,7 +9,7 @@ PUBLIC = {  # module: names
     "pointing": ["Asking", "shares"],
     "looking": ["attention_figure", "letters_figure", "reply_table"],
     "hindsight": ["hindsights", "planner_row", "reading"],
-    "training_tasks": ["demonstrations"],
+    "demonstrators": ["demonstrations"],
     "planning": ["lessons"],
     "accounts": ["told_attempts", "told_screens"],
     "cards": ["questions", "measure"],

@@ -16,11 +16,12 @@ from typing import Any
 
 from base_models.accounts import Told, told_attempts, told_rollouts, told_screens
 from base_models.curriculum import Roles, Steps
+from base_models.demonstrators import demonstrations
 from base_models.hindsight import Hindsight
 from base_models.planning import lessons
 from base_models.rulings import Asked
 from base_models.store import cached, made_once
-from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
+from base_models.training_tasks import development_tasks, judge_tasks
 from base_models.walks import Made, Transition, Walks, collect, opened
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent

@@ -20,12 +20,13 @@ from base_models.curriculum import (
     train_planner,
     train_to_see,
 )
+from base_models.demonstrators import demonstrations
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import Shown
 from base_models.pointing import Asking, _new_window, shares
 from base_models.seeing import Reader
-from base_models.training_tasks import demonstrations, planner_tasks
+from base_models.training_tasks import planner_tasks
 from base_models.walks import collect
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor

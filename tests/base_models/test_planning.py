@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
+from base_models.demonstrators import demonstrations
 from base_models.hindsight import hindsights, planner_row
 from base_models.manners import OPENERS, manners
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
 from base_models.rows import value_of
-from base_models.training_tasks import demonstrations
 from base_models.walks import shown_names, unambiguous
 from coda_lib.trajectory import decode_image
 from sciencedesk.knowledge import kinds_of

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from base_models.demonstrators import demonstrate, demonstrations
 from base_models.hindsight import achievements, hindsights, planner_row, reached, with_more
 from base_models.planning import planner_sampler
 from base_models.rows import Row
 from base_models.training_tasks import (
-    demonstrate,
-    demonstrations,
     foreign_names,
     how_to_row,
     judge_tasks,

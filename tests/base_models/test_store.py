@@ -13,9 +13,10 @@ from kit import kit_files
 
 from base_models import data
 from base_models.accounts import told_attempts
+from base_models.demonstrators import demonstrations
 from base_models.hindsight import hindsights
 from base_models.store import cached, read, write
-from base_models.training_tasks import demonstrations, planner_tasks
+from base_models.training_tasks import planner_tasks
 from coda_lib.errors import UserError
 
 PLAIN = [

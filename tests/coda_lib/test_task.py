@@ -211,3 +211,9 @@ def test_a_file_too_large_to_be_a_task_is_not_read(tmp_path):
     path = write(tmp_path, json.dumps(WHOLE) + " " * 2_000_000)
     with pytest.raises(UserError, match="at most 1000000 bytes"):
         load_task(path)
+
+
+def test_an_application_without_test_tasks_names_those_that_have_some(tmp_path):
+    (tmp_path / "gis").mkdir()
+    with pytest.raises(UserError, match="no test tasks for application 'PyMOL'; there are gis$"):
+        test_tasks("PyMOL", tmp_path)
