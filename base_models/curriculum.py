@@ -20,7 +20,7 @@ from base_models.hindsight import planner_row, reading
 from base_models.learning import train_language
 from base_models.letters import processor
 from base_models.network import Pointer
-from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
+from base_models.planning import Answers, Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.walks import Walks, names, shown_names, typed_words
@@ -101,7 +101,7 @@ def train_executor(
 
 def train_planner(
     folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, demonstrations: Demonstrations,
-    shown: Demonstrations, taught: Taught, steps: Roles,
+    answers: Answers, shown: Demonstrations, taught: Taught, steps: Roles,
 ) -> None:  # fmt: skip
     """Teach a network that sees to plan; texts first, which are cheap.
 
@@ -119,7 +119,7 @@ def train_planner(
     read = [planner_row(question) for question in asked if question]
     held = {name: rng.sample(rows, min(len(rows), steps.held))
             for name, rows in (("decided", decided), ("read", read)) if rows}  # fmt: skip
-    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES)
+    draw = planner_sampler(walks, demonstrations, answers, taught, MANY * TEXTS, MANY * SCENES)
     train_language(folder, "planner", pointer, draw, held, steps.planner)
     pointer.write(folder / "planner.safetensors")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from base_models.accounts import Told, told_attempts, told_rollouts, told_screens
 from base_models.curriculum import Roles, Steps
-from base_models.demonstrators import demonstrations
+from base_models.demonstrators import demonstrations, questions
 from base_models.hindsight import Hindsight
 from base_models.planning import lessons
 from base_models.rulings import Asked
@@ -46,6 +46,7 @@ class Recipe:
     walk: int = 8_000  # steps of random walk an application
     test_walk: int = 600  # steps of other walks, for the figures
     demonstrations: int = 1_500  # an application
+    questions: int = 600  # an application, each with up to four other values on its last screen
     shown: int = 40  # demonstrations at tasks of the development region, for the figures
     told: int = 2_500  # attempts an application for the judge
     screens: int = 2_500  # single screens of an application for the judge
@@ -151,6 +152,18 @@ class Data:
     @property
     def demonstrations(self) -> list[list[list[Hindsight]]]:
         return self._made("demonstrations", self.recipe.demonstrations, SEED, self._demonstrate)
+
+    @property
+    def answers(self) -> list[list[Hindsight]]:
+        """Last decisions at questions; a real application shows no other value than its own."""
+        if self.is_real:
+            ends = [[decisions[-1] for decisions in of_app] for of_app in self.demonstrations]
+            return [[end for end in of_app if "answer" in (end.step or {})] for of_app in ends]
+
+        def make(app: str, count: int, seed: int | str) -> list[Hindsight]:
+            return questions(app, lessons(app, self.taught), count, seed)
+
+        return self._made("answers", self.recipe.questions, SEED, make)
 
     @property
     def shown(self) -> list[list[list[Hindsight]]]:

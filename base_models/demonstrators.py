@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import replace
 from itertools import islice
 from random import Random
 from typing import Any
 
+from PySide6.QtWidgets import QLabel
+
 from base_models.hindsight import Hindsight, reached, reworded
-from base_models.training_tasks import SampledTask
+from base_models.pointing import what_is
+from base_models.rows import value_of
+from base_models.training_tasks import SampledTask, foreign_names, plain_names
 from base_models.walks import (
     Transition,
     Walk,
@@ -27,6 +32,8 @@ from coda_lib.applications import DESKTOP_APPS
 from coda_lib.environment import Environment
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
+from sciencedesk.desk.desk import Desk
+from sciencedesk.desk.widgets import Rows
 from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.perturb import Guide, draw_view, perturbed
 from sciencedesk.script import ScriptError, to_action
@@ -34,6 +41,9 @@ from sciencedesk.script import ScriptError, to_action
 Step = Mapping[str, Any]  # of a script
 Decision = tuple[str, Step | None, Action]  # an instruction, and what is right under it
 INSTEAD = 4  # other instructions at a screen of a demonstration
+OTHERWISE = 4  # other values that an application is made to show at the end of a question
+_DRAWN = ("reading",)  # facts that pictures show too
+ASKED = 2  # other wordings of a question, and other values that its screen shows
 
 
 def demonstrate(
@@ -146,3 +156,67 @@ def demonstrations(
         others = () if app in DESKTOP_APPS else tasks  # the state of a real one takes long to read
         tried = through_faults(lambda: demonstrate(env, *rng.choice(tasks), rng, slips, unsolved, others))
         return list(islice(filter(None, tried), count))
+
+
+# -- questions ---------------------------------------------------------------------------------------------
+
+
+def questions(app: str, tasks: Sequence[SampledTask], count: int, seed: int | str) -> list[Hindsight]:
+    """The last decisions at `count` questions, their steps by script, most of them with another answer.
+
+    The application is made to show a value that it did not compute, because a planner that meets each of some
+    hundred questions with its own value alone learns the value and not to look (measured: of development
+    questions, all before it by script, it answered 1 to 10 % rightly).
+    """
+    rng = Random(f"questions of {app} {seed}")
+    asked = [task for task in tasks if task[1].ans]
+    found: list[Hindsight] = []
+    with closing(opened(app)) as env:
+        for _ in range(count):
+            parts, task = rng.choice(asked)
+            if decisions := demonstrate(env, parts, task, rng, 0.0):
+                found += _answers(env.desk, parts, decisions[-1], rng)
+    return found
+
+
+def _answers(desk: Desk, parts: Sequence[Aim], last: Hindsight, rng: Random) -> list[Hindsight]:
+    """A question's last decision, and the same where its screen shows other values."""
+    answer, found = str((last.step or {})["answer"]), []
+    others = [another(desk.app, answer, rng) for _ in range(OTHERWISE)]
+    for said in (answer, *(() if parts[-1].goal.fact in _DRAWN else others)):
+        with shown_instead(desk, answer, said) as shown:
+            if shown:
+                values = {e.name: (what_is(e), value_of(e)) for e in desk.elements() if value_of(e)}
+                asked = rng.sample([*values.values()], min(len(values), ASKED))
+                asked += [(sentence([reworded(aim, rng) for aim in parts]), said) for _ in range(ASKED)]
+                right = [(ask, {"answer": text}, Action.answer(text)) for ask, text in asked]
+                step, action = {"answer": said}, Action.answer(said)
+                found.append(_with(replace(last, screen=screenshot(desk), step=step, action=action), right))
+    return found
+
+
+def another(app: str, answer: str, rng: Random) -> str:
+    """A value that might be in the place of this one: other digits and signs, or another name."""
+    if not any(map(str.isdigit, answer)):
+        return rng.choice(plain_names(app) or foreign_names(app))
+
+    def changed(match: re.Match[str]) -> str:
+        return rng.choice("0123456789" if match.group().isdigit() else "+-")
+
+    return re.sub(r"\d|(?<=x)[+-]", changed, answer)
+
+
+@contextmanager
+def shown_instead(desk: Desk, shown: str, other: str) -> Iterator[bool]:
+    """A text in the place of one that labels or lists show; whether any does, or it is the same."""
+    whole = re.compile(rf"(?<![\w.]){re.escape(shown)}(?![\w.])")
+    items = [item for rows in desk.findChildren(Rows) if rows.isVisible() for item in rows.items()]
+    labels = [label for label in desk.findChildren(QLabel) if label.isVisible()]
+    found = [(one, one.text()) for one in (*items, *labels) if whole.search(one.text())]
+    for one, text in found:
+        one.setText(whole.sub(lambda _: other, text))
+    try:
+        yield bool(found) or shown == other
+    finally:
+        for one, text in found:
+            one.setText(text)

@@ -35,14 +35,14 @@ from coda_lib.action import Action
 from sciencedesk.goals import Aim
 
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
-# of demonstrations' decisions: the first, which has to see what is open and in the way, and the answers
-FIRST, LAST = 0.25, 0.25
+FIRST = 0.3  # of demonstrations' decisions: it has to see what is open and in the way
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
-# of pairs of screens: demonstrations, questions alone, what needs no knowledge; the others are of walks
-SHOWN, VALUES, MANNERS = 0.5, 0.15, 0.08
+# of pairs of screens: demonstrations, answers, questions alone, what needs no knowledge; others are of walks
+SHOWN, ANSWERED, VALUES, MANNERS = 0.4, 0.3, 0.05, 0.05
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
+Answers = Sequence[Sequence[Hindsight]]  # by application
 
 
 def lessons(app: str, taught: Taught, unseen: bool = False) -> list[SampledTask]:
@@ -142,13 +142,14 @@ class Scenes:
 
 
 def planner_sampler(
-    walks: Walks, demonstrations: Demonstrations, taught: Taught, texts: int, pictured: int
+    walks: Walks, demonstrations: Demonstrations, answers: Answers, taught: Taught, texts: int, pictured: int
 ) -> Callable[[Random], list[Rows]]:  # fmt: skip
     """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
 
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
-    same, with what would be right there under other instructions.  The others are of walks: what one or two
-    steps achieved is the instruction, and these are the plans; some instructions ask for something more.
+    same, with what would be right there under other instructions; some are `answers` alone
+    (`demonstrators.questions`).  The others are of walks: what one or two steps achieved is the instruction,
+    and these are the plans; some instructions ask for something more.
     Beside them are questions that the screen answers, of all things, and what needs no knowledge
     (`manners`).  No head is shown where to look: fewer decisions are
     right if some are (measured: of 400 held-out ones 287, with heads that are shown names and letters 177).
@@ -156,23 +157,18 @@ def planner_sampler(
     scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
 
-    ends = [[decisions[-1] for decisions in of_app] for of_app in demonstrations]
-    answered = [[end for end in of_app if "answer" in (end.step or {})] for of_app in ends]
-
     def pair(rng: Random) -> Rows:
-        dice = rng.random()
-        if dice < SHOWN or not scenes:
-            app, kind = rng.randrange(len(demonstrations)), rng.random()
-            if kind < LAST and answered[app]:
-                return [planner_row(rng.choice(answered[app]))]
+        dice, app = rng.random(), rng.randrange(len(demonstrations))
+        if dice < ANSWERED and answers[app]:
+            return _rows(rng.choice(answers[app]))
+        if dice < ANSWERED + SHOWN or not scenes:
             decisions = rng.choice(demonstrations[app])
-            chosen = decisions[0] if kind < LAST + FIRST else rng.choice(decisions)
-            return [planner_row(decision) for decision in (chosen, *chosen.instead)]
+            return _rows(decisions[0] if rng.random() < FIRST else rng.choice(decisions))
         of_app = rng.choice(scenes)
-        if dice < SHOWN + MANNERS:
+        dice -= ANSWERED + SHOWN
+        if dice < MANNERS:
             return of_app.manners(rng) or pair(rng)
-        dice -= MANNERS
-        return of_app.read(rng) if dice < SHOWN + VALUES and of_app.valued else of_app.draw(rng)
+        return of_app.read(rng) if dice < MANNERS + VALUES and of_app.valued else of_app.draw(rng)
 
     def draw(rng: Random) -> list[Rows]:
         if rng.random() < 0.25:
@@ -180,3 +176,7 @@ def planner_sampler(
         return [pair(rng) for _ in range(pictured)]
 
     return draw
+
+
+def _rows(decision: Hindsight) -> Rows:
+    return [planner_row(one) for one in (decision, *decision.instead)]

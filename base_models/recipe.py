@@ -100,7 +100,7 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
                 train_executor(data.folder, pointer, data.walks, data.test_walks, recipe.roles, fresh)
             elif role == "planner":
                 train_planner(data.folder, pointer, data.walks, data.test_walks, data.demonstrations,
-                              data.shown, data.taught, recipe.roles)  # fmt: skip
+                              data.answers, data.shown, data.taught, recipe.roles)  # fmt: skip
             else:
                 learn_to_judge(data, pointer, role)
         if number() == 0:

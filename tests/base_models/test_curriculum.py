@@ -20,7 +20,7 @@ from base_models.curriculum import (
     train_planner,
     train_to_see,
 )
-from base_models.demonstrators import demonstrations
+from base_models.demonstrators import demonstrations, questions
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import Shown
@@ -103,7 +103,8 @@ def test_planner_and_judge_go_on_from_a_network_that_sees(walks, tmp_path, few_r
     told = told_attempts(walks[0], 8, 1)
     roles = Roles(how_tos=1, planner=2, held=6)
     taught = {walk[0].app: {goal.name for goal in space(walk[0].app).goals} for walk in walks}
-    train_planner(tmp_path, pointer, walks, walks, shown, shown, taught, roles)
+    answers = [questions(walk[0].app, planner_tasks(walk[0].app), 2, 1) for walk in walks]
+    train_planner(tmp_path, pointer, walks, walks, shown, answers, shown, taught, roles)
     train_judge(tmp_path, pointer, [told[3:], told_screens(walks[1], 5, 1)], told, 3, 2)
     held = {"how_tos": {"exact"}, "planner": {"decided"}, "base_judge": {"own", "other"}}
     for stage, kinds in held.items():

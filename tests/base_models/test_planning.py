@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from random import Random
 
+import numpy as np
 import pytest
 
-from base_models.demonstrators import demonstrations
+from base_models.demonstrators import another, demonstrations, questions, shown_instead
 from base_models.hindsight import hindsights, planner_row
 from base_models.manners import OPENERS, manners
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
 from base_models.rows import value_of
-from base_models.walks import shown_names, unambiguous
+from base_models.training_tasks import planner_tasks
+from base_models.walks import opened, shown_names, unambiguous
+from coda_lib.action import Action
 from coda_lib.trajectory import decode_image
 from sciencedesk.knowledge import kinds_of
 from sciencedesk.space import space
@@ -80,22 +85,60 @@ def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
              if decision.goal in words[False] and not both & {*words[False][decision.goal]}}  # fmt: skip
     assert other and set(scenes.goals) <= taught["gis"] and set(scenes.wishes) <= taught["gis"]
     shown = [demonstrations("gis", lessons("gis", taught), 3, 0.2, 1)]
-    draw, rng = planner_sampler([walk], shown, {"gis": taught["gis"]}, 8, 4), Random(3)
+    draw, rng = planner_sampler([walk], shown, [[]], {"gis": taught["gis"]}, 8, 4), Random(3)
     asked = {words_of(row).splitlines()[0] for _ in range(60) for rows in draw(rng) for row in rows}
     assert len(asked) > 60 and not asked & other
 
 
-def test_first_decisions_and_answers_of_demonstrations_come_more_often(taught):
+def test_first_decisions_of_demonstrations_come_more_often_and_answers_beside_them(taught):
     shown = [demonstrations("gis", lessons("gis", taught), 12, 0.2, 1)]
+    answers = [questions("gis", lessons("gis", taught), 4, 1)]
+    asked = {planner_row(one).messages[-1]["content"][-1]["text"] for one in answers[0]}
     first = {planner_row(decisions[0]).messages[-1]["content"][-1]["text"] for decisions in shown[0]}
-    all_rows = [planner_row(decision) for decisions in shown[0] for decision in decisions]
-    answers = [row.reply for row in all_rows if row.reply.startswith("ANS ")]
-    draw, rng = planner_sampler([], shown, {"gis": taught["gis"]}, 1, 4), Random(3)
+    draw, rng = planner_sampler([], shown, answers, {"gis": taught["gis"]}, 1, 4), Random(3)
     rows = [rows[0] for _ in range(150) for rows in draw(rng) if rows[0].pictures]
-    begun = [row.messages[-1]["content"][-1]["text"] in first for row in rows]
-    assert len(answers) < 0.1 * len(all_rows)
-    assert 0.25 < sum(begun) / len(rows) < 0.6
-    assert 0.15 < sum(row.reply in answers for row in rows) / len(rows) < 0.4
+    texts = [row.messages[-1]["content"][-1]["text"] for row in rows]
+    assert 0.25 < sum(text in first for text in texts) / len(rows) < 0.6
+    assert 0.2 < sum(text in asked for text in texts) / len(rows) < 0.4
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_a_question_is_not_answered_by_heart(app):
+    """One instruction has several answers, and each is what its screen shows."""
+    tasks = [task for task in planner_tasks(app) if task[1].ans]
+    own = {task.instruction: task.ans for _, task in tasks}
+    told = questions(app, tasks, 12, 1)
+    by_heart = sum(one.step["answer"] == own.get(one.instruction) for one in told)
+    assert len(told) > 24 and by_heart < 0.6 * len(told)
+    screens = {(one.screen, one.instruction): one.step["answer"] for one in told}
+    assert len(screens) == len({*screens.items()}) == len({*screens})
+    for one in told:
+        assert (
+            len({other.step["answer"] for other in one.instead if other.instruction == one.instruction}) < 2
+        )
+        assert one.action == Action.answer(one.step["answer"]) and len(one.history) >= 2
+
+
+def test_a_window_shows_its_own_values_again():
+    with closing(opened("algebra")) as env:
+        desk = env.desk
+        desk.change(console=[["2+2", "4"]], tab="Console")
+        before = desk.screenshot()
+        with shown_instead(desk, "4", "71") as shown:
+            texts = {element.name: element.text for element in desk.elements()}
+            assert shown and texts["Result"] == "Result: 71" and "2+2 = 71" in texts
+            assert not np.array_equal(desk.screenshot(), before)
+        assert np.array_equal(desk.screenshot(), before)
+        with shown_instead(desk, "44", "71") as shown:
+            assert not shown and np.array_equal(desk.screenshot(), before)
+
+
+def test_another_value_looks_like_the_one_it_stands_for():
+    rng = Random(1)
+    assert {re.sub(r"\d", "0", another("astron", "14:39", rng)) for _ in range(9)} == {"00:00"}
+    formulas = {another("algebra", "(x+2)*(x-8)", rng) for _ in range(50)}
+    assert len(formulas) > 40 and all(re.fullmatch(r"\(x[+-]\d\)\*\(x[+-]\d\)", one) for one in formulas)
+    assert len({another("gis", "Larch", rng) for _ in range(20)}) > 10
 
 
 def test_texts_are_without_pictures_and_of_all_applications(taught):

@@ -159,7 +159,7 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     for name in ("train_executor", "train_planner", "train_judge"):
         monkeypatch.setattr(recipe, name, teach)
     monkeypatch.setattr(recipe, "measured", lambda _, role: [cards.Figure(role, "row", False, 2, 1, 0)])
-    for name in ("walks", "test_walks", "demonstrations", "shown"):
+    for name in ("walks", "test_walks", "demonstrations", "answers", "shown"):
         monkeypatch.setattr(data.Data, name, [["one"]])
     monkeypatch.setattr(data.Data, "told", [["told"] * (data.Recipe.of(apps).roles.held + 1)])
     monkeypatch.setattr(data.Data, "told_screens", [["screen"]])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from base_models.demonstrators import demonstrate, demonstrations
+from base_models.demonstrators import demonstrate, demonstrations, questions
 from base_models.hindsight import achievements, hindsights, planner_row, reached, with_more
 from base_models.planning import planner_sampler
 from base_models.rows import Row
@@ -76,7 +76,8 @@ def test_no_instruction_of_a_test_task_is_learned(walks, shown):
         app = walk[0].app
         held_out = {task.instruction for task in test_tasks(app)}
         goals = {app: {goal.name for goal in space(app).goals}}
-        draw = planner_sampler([walk], [of_app], goals, 8, 4)
+        answers = questions(app, planner_tasks(app), 5, 1)
+        draw = planner_sampler([walk], [of_app], [answers], goals, 8, 4)
         for _ in range(100):
             for row in (row for rows in draw(rng) for row in rows):
                 assert not {line.strip() for line in words_of(row).splitlines()} & held_out
