@@ -64,6 +64,16 @@ def test_applications_may_have_fewer_tasks_than_others(tmp_path, monkeypatch):
     assert [len(of_app) for of_app in data.Data(tmp_path, list(counts), data.Recipe()).rollouts()] == [60, 30]
 
 
+def test_answers_are_of_questions_and_in_real_applications_of_demonstrations(tmp_path, monkeypatch):
+    made = data.Data(tmp_path, ["gis"], data.Recipe(questions=2))
+    (answers,) = made.answers
+    assert len(answers) > 2 and all("answer" in one.step for one in answers)
+    assert (tmp_path / "answers" / "gis.parquet").is_file()
+    ends = [answers[0], replace(answers[0], step=None), replace(answers[0], step={"click": "Map"})]
+    monkeypatch.setattr(data.Data, "demonstrations", [[[answers[1], end] for end in ends]])
+    assert data.Data(tmp_path, ["PyMOL"], data.Recipe()).answers == [[answers[0]]]
+
+
 def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monkeypatch):
     asked = []
 
