@@ -65,9 +65,9 @@ def test_applications_may_have_fewer_tasks_than_others(tmp_path, monkeypatch):
 
 
 def test_answers_are_of_questions_and_in_real_applications_of_demonstrations(tmp_path, monkeypatch):
-    made = data.Data(tmp_path, ["gis"], data.Recipe(questions=2))
+    made = data.Data(tmp_path, ["gis"], data.Recipe(questions=4))
     (answers,) = made.answers
-    assert len(answers) > 2 and all("answer" in one.step for one in answers)
+    assert len(answers) > 4 and all("answer" in one.step for one in answers)
     assert (tmp_path / "answers" / "gis.parquet").is_file()
     ends = [answers[0], replace(answers[0], step=None), replace(answers[0], step={"click": "Map"})]
     monkeypatch.setattr(data.Data, "demonstrations", [[[answers[1], end] for end in ends]])
