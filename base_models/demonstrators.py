@@ -33,6 +33,7 @@ from coda_lib.environment import Environment
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 from sciencedesk.desk.desk import Desk
+from sciencedesk.desk.elements import Element
 from sciencedesk.desk.widgets import Rows
 from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.perturb import Guide, draw_view, perturbed
@@ -42,6 +43,7 @@ Step = Mapping[str, Any]  # of a script
 Decision = tuple[str, Step | None, Action]  # an instruction, and what is right under it
 INSTEAD = 4  # other instructions at a screen of a demonstration
 OTHERWISE = 4  # other values that an application is made to show at the end of a question
+_LETTER = 8  # px, at most in the mean
 _DRAWN = ("reading",)  # facts that pictures show too
 ASKED = 2  # other wordings of a question, and other values that its screen shows
 
@@ -186,13 +188,23 @@ def _answers(desk: Desk, parts: Sequence[Aim], last: Hindsight, rng: Random) -> 
     for said in (answer, *(() if parts[-1].goal.fact in _DRAWN else others)):
         with shown_instead(desk, answer, said) as shown:
             if shown:
-                values = {e.name: (what_is(e), value_of(e)) for e in desk.elements() if value_of(e)}
-                asked = rng.sample([*values.values()], min(len(values), ASKED))
-                asked += [(sentence([reworded(aim, rng) for aim in parts]), said) for _ in range(ASKED)]
-                right = [(ask, {"answer": text}, Action.answer(text)) for ask, text in asked]
-                step, action = {"answer": said}, Action.answer(said)
-                found.append(_with(replace(last, screen=screenshot(desk), step=step, action=action), right))
+                elements, here = desk.elements(), replace(last, screen=screenshot(desk))
+                values = [(what_is(e), value_of(e), e) for e in elements if value_of(e)]
+                shows = [e for e in elements if _whole(said).search(e.text or e.name)] or [None]
+                asked = rng.sample(values, min(len(values), ASKED))
+                asked += [(sentence([reworded(aim, rng) for aim in parts]), said, rng.choice(shows))
+                          for _ in range(1 + ASKED)]  # fmt: skip
+                *others, own = (_answered(here, *one) for one in asked)
+                found.append(replace(own, instead=tuple(others)))
     return found
+
+
+def _answered(here: Hindsight, asked: str, answer: str, shows: Element | None) -> Hindsight:
+    step, box = {"answer": answer}, None
+    if shows:  # a label may be much wider than its text
+        x, y, width, height = shows.box
+        box = x, y, min(width, _LETTER * len(shows.text or shows.name)), height
+    return replace(here, instruction=asked, step=step, action=Action.answer(answer), box=box)
 
 
 def another(app: str, answer: str, rng: Random) -> str:
@@ -209,7 +221,7 @@ def another(app: str, answer: str, rng: Random) -> str:
 @contextmanager
 def shown_instead(desk: Desk, shown: str, other: str) -> Iterator[bool]:
     """A text in the place of one that labels or lists show; whether any does, or it is the same."""
-    whole = re.compile(rf"(?<![\w.]){re.escape(shown)}(?![\w.])")
+    whole = _whole(shown)
     items = [item for rows in desk.findChildren(Rows) if rows.isVisible() for item in rows.items()]
     labels = [label for label in desk.findChildren(QLabel) if label.isVisible()]
     found = [(one, one.text()) for one in (*items, *labels) if whole.search(one.text())]
@@ -220,3 +232,7 @@ def shown_instead(desk: Desk, shown: str, other: str) -> Iterator[bool]:
     finally:
         for one, text in found:
             one.setText(text)
+
+
+def _whole(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(text)}(?![\w.])")

@@ -40,6 +40,7 @@ class Hindsight:
     after: dict[str, Any] | None = None  # the state, where the instruction is fulfilled
     goal: str = ""  # the name of what was achieved
     instead: tuple[Hindsight, ...] = ()  # what is right here under other instructions
+    box: tuple[int, int, int, int] | None = None  # (x, y, width, height) in px of what shows an answer
 
     @property
     def observation(self) -> Observation:

@@ -23,7 +23,7 @@ from torch import Tensor
 from base_models.feeding import ON_GPU
 from base_models.letters import processor
 from base_models.network import Pointer, weighted
-from base_models.packing import Item, Packed, Pictures, Question, Shown, pack
+from base_models.packing import NOWHERE, Item, Packed, Pictures, Question, Shown, pack
 from base_models.plain import Tower
 from base_models.rows import Row, Rows
 from base_models.seeing import normalised, train
@@ -36,7 +36,8 @@ KEPT = 20_000  # encoded pictures: 1 GB
 class Encoded:
     """Batches with their pictures as a tower that stands still sees them, each encoded once.
 
-    On a GPU, where this takes less than finding them again, they are not kept; nor are pages, drawn once.
+    On a GPU, where this takes less than finding them again, they are not kept; nor is what is drawn once:
+    pages, and parts of screens that have a place.
     """
 
     def __init__(self, tower: Tower):
@@ -49,7 +50,7 @@ class Encoded:
     @torch.no_grad()
     def _encoded(self, group: Pictures) -> Pictures:
         none = group.lettered[:0]
-        if ON_GPU or len(group.lettered):
+        if ON_GPU or len(group.lettered) or (group.places != NOWHERE).any():
             return replace(group, tokens=self.tower(normalised(group.pixels))[1], lettered=none)
         if len(self._kept) > KEPT:
             self._kept.clear()
@@ -75,8 +76,9 @@ def item_of(rows: Rows) -> Item:
     before, marker, _ = texts[0].rpartition(SEEN)
     first, *others = before.split(IMAGE) if marker else [texts[0][: texts[0].index("\n") + 1]]
     shared: list[list[int] | Shown] = [_encode(first)]
-    for picture, text in zip(rows[0].pictures, others, strict=True):
-        shared += [Shown(np.asarray(picture), place=None), _encode(text)]
+    pictures = rows[0].pictures
+    for picture, place, text in zip(pictures, rows[0].places or [None] * len(pictures), others, strict=True):
+        shared += [Shown(np.asarray(picture), place), _encode(text)]
     if marker:
         shared[-1] += _encode(marker)
     begin = len(before) + len(marker) if marker else len(first)
@@ -159,7 +161,7 @@ def train_language(
     folder: Path, stage: str, pointer: Pointer, draw: Draw, unseen: Mapping[str, Sequence[Row]], steps: int,
     rate: float = 1e-3, seed: int = 0,
 ) -> None:  # fmt: skip
-    """Teach the language model the replies of a sampler; the tower stands still.  Goes on where it was.
+    """Teach the language model the replies of a sampler; tower and probe stand still.  Goes on where it was.
 
     Writes STAGE.pt and STAGE.jsonl, which has the shares of `unseen` rows, by kind, that are replied to
     exactly.
@@ -172,7 +174,8 @@ def train_language(
         return packed([item_of(rows) for rows in draw(rng)])
 
     def loss_of(batch: Packed) -> tuple[Tensor, dict[str, Tensor]]:
-        return weighted(pointer.losses(encoded(batch)))
+        losses = pointer.losses(encoded(batch))
+        return weighted({name: loss for name, loss in losses.items() if name != "place"})
 
     def measure() -> dict[str, float]:
         return {kind: exact(pointer, rows) for kind, rows in unseen.items() if rows}

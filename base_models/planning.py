@@ -21,7 +21,7 @@ from base_models.hindsight import (
 )
 from base_models.manners import manners
 from base_models.pointing import what_is
-from base_models.rows import Row, Rows, value_of
+from base_models.rows import Row, Rows, closer, value_of
 from base_models.training_tasks import (
     SampledTask,
     development_tasks,
@@ -39,7 +39,9 @@ FIRST = 0.3  # of demonstrations' decisions: it has to see what is open and in t
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, answers, questions alone, what needs no knowledge; others are of walks
-SHOWN, ANSWERED, VALUES, MANNERS = 0.4, 0.3, 0.05, 0.05
+SHOWN, ANSWERED, VALUES, MANNERS = 0.5, 0.15, 0.05, 0.05
+WORDS, CLOSE = 0.1, 0.6  # of batches: texts without pictures, answers on small parts of screens
+BARE = 0.7  # of these: as if the episode began there, which is cheaper to read
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
 Answers = Sequence[Sequence[Hindsight]]  # by application
@@ -144,9 +146,10 @@ class Scenes:
 def planner_sampler(
     walks: Walks, demonstrations: Demonstrations, answers: Answers, taught: Taught, texts: int, pictured: int
 ) -> Callable[[Random], list[Rows]]:  # fmt: skip
-    """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
+    """Batches: `texts` rows of `text_sampler` or of answers, or `pictured` pairs of screens.
 
-    Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
+    Answers are read on a part of the screen: each is a row as cheap as a text, and reading wants many.
+    Of the pairs some are decisions of a demonstrator with a share of random steps who solves the task all the
     same, with what would be right there under other instructions; some are `answers` alone
     (`demonstrators.questions`).  The others are of walks: what one or two steps achieved is the instruction,
     and these are the plans; some instructions ask for something more.
@@ -170,9 +173,20 @@ def planner_sampler(
             return of_app.manners(rng) or pair(rng)
         return of_app.read(rng) if dice < MANNERS + VALUES and of_app.valued else of_app.draw(rng)
 
+    shown = [[one for decision in of_app for one in (decision, *decision.instead) if one.box]
+             for of_app in answers]  # fmt: skip
+    shown = [of_app for of_app in shown if of_app]
+
+    def close(rng: Random) -> Rows:
+        one = rng.choice(rng.choice(shown))
+        one = replace(one, history=()) if rng.random() < BARE else one
+        return [closer(planner_row(one), one.box, rng)]
+
     def draw(rng: Random) -> list[Rows]:
-        if rng.random() < 0.25:
-            return [cheap(rng) for _ in range(texts)]
+        dice = rng.random()
+        if dice < WORDS + CLOSE:
+            one = close if dice < CLOSE and shown else cheap
+            return [one(rng) for _ in range(texts)]
         return [pair(rng) for _ in range(pictured)]
 
     return draw

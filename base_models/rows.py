@@ -48,6 +48,7 @@ class Row:
     read: tuple[tuple[int, int, Sequence[int], int], ...] = ()
     letters: tuple[tuple[int, int, int], ...] = ()
     copied: tuple[tuple[int, int, int], ...] = ()
+    places: tuple[tuple[int, int], ...] = ()  # (column, row) in tokens of pictures that are parts of screens
 
     @property
     def pictures(self) -> list[Image.Image]:
@@ -140,6 +141,25 @@ def covered(element: Element, part: Sequence[int] = (0, 0, *SIZE)) -> list[int]:
     columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, across))
     rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, deep))
     return [row * across + column for row in rows for column in columns]
+
+
+def closer(row: Row, box: Sequence[int], rng: Random) -> Row:
+    """The row with the part of its last picture that is around a box, and a token of the one before.
+
+    It has a twentieth to a quarter of the tokens of two screens, and reading wants many rows.
+    """
+    x, y, width, height = box
+    left, top = max(0, x // TOKEN - rng.randint(0, 1)), max(0, y // TOKEN - rng.randint(0, 1))
+    right = min(WIDTH // TOKEN, (x + width - 1) // TOKEN + rng.randint(1, 2))
+    bottom = min(HEIGHT // TOKEN, (y + height - 1) // TOKEN + rng.randint(1, 2))
+    parts = iter([(0, 0, 1, 1), (left, top, right, bottom)])
+
+    def part_of(part: dict[str, Any]) -> dict[str, Any]:
+        if part["type"] != "image":
+            return part
+        return {"type": "image", "image": part["image"].crop([n * TOKEN for n in next(parts)])}
+
+    return replace(row, messages=_with_parts(row, part_of), places=((0, 0), (left, top)))
 
 
 def without_pictures(row: Row) -> Row:

@@ -11,13 +11,16 @@ import pytest
 
 from base_models.demonstrators import another, demonstrations, questions, shown_instead
 from base_models.hindsight import hindsights, planner_row
+from base_models.learning import item_of
 from base_models.manners import OPENERS, manners
-from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
-from base_models.rows import value_of
+from base_models.packing import TOKEN, Shown
+from base_models.planning import CLOSE, Scenes, lessons, planner_sampler, text_sampler
+from base_models.rows import closer, value_of
 from base_models.training_tasks import planner_tasks
 from base_models.walks import opened, shown_names, unambiguous
 from coda_lib.action import Action
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.desk import HEIGHT, WIDTH
 from sciencedesk.knowledge import kinds_of
 from sciencedesk.space import space
 
@@ -96,10 +99,13 @@ def test_first_decisions_of_demonstrations_come_more_often_and_answers_beside_th
     asked = {planner_row(one).messages[-1]["content"][-1]["text"] for one in answers[0]}
     first = {planner_row(decisions[0]).messages[-1]["content"][-1]["text"] for decisions in shown[0]}
     draw, rng = planner_sampler([], shown, answers, {"gis": taught["gis"]}, 1, 4), Random(3)
-    rows = [rows[0] for _ in range(150) for rows in draw(rng) if rows[0].pictures]
+    batches = [draw(rng) for _ in range(300)]
+    close = sum(bool(batch[0][0].places) for batch in batches) / len(batches)
+    assert abs(close - CLOSE) < 0.1 and {len(batch) for batch in batches} == {1, 4}
+    rows = [rows[0] for batch in batches for rows in batch if rows[0].pictures and not rows[0].places]
     texts = [row.messages[-1]["content"][-1]["text"] for row in rows]
-    assert 0.25 < sum(text in first for text in texts) / len(rows) < 0.6
-    assert 0.2 < sum(text in asked for text in texts) / len(rows) < 0.4
+    assert 0.2 < sum(text in first for text in texts) / len(rows) < 0.6
+    assert 0.08 < sum(text in asked for text in texts) / len(rows) < 0.3
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -117,6 +123,23 @@ def test_a_question_is_not_answered_by_heart(app):
             len({other.step["answer"] for other in one.instead if other.instruction == one.instruction}) < 2
         )
         assert one.action == Action.answer(one.step["answer"]) and len(one.history) >= 2
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_an_answer_is_read_on_a_part_of_its_screen_at_its_place(app):
+    told, rng = questions(app, [task for task in planner_tasks(app) if task[1].ans], 6, 1), Random(2)
+    boxed = [one for decision in told for one in (decision, *decision.instead) if one.box]
+    assert len(boxed) > 2 * len(told)
+    for one in boxed:
+        whole = planner_row(one)
+        row = closer(whole, one.box, rng)
+        (_, part), (_, (column, line)) = row.pictures, row.places
+        left, top = column * TOKEN, line * TOKEN
+        x, y, width, height = one.box
+        assert left <= x and top <= y and part.width * part.height < 0.4 * WIDTH * HEIGHT
+        assert x + width <= left + part.width and y + height <= top + part.height
+        assert np.array_equal(part, whole.pictures[1].crop((left, top, left + part.width, top + part.height)))
+        assert [piece.place for piece in item_of([row]).shared if isinstance(piece, Shown)] == [*row.places]
 
 
 def test_a_window_shows_its_own_values_again():
