@@ -7,7 +7,7 @@ asked and in what has been done, and so in the plan: neither words nor pictures 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -41,7 +41,7 @@ ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, answers, questions alone, what needs no knowledge; others are of walks
 SHOWN, ANSWERED, VALUES, MANNERS = 0.5, 0.15, 0.05, 0.05
 WORDS, CLOSE = 0.1, 0.6  # of batches: texts without pictures, answers on small parts of screens
-BARE = 0.7  # of these: as if the episode began there, which is cheaper to read
+OF_WALKS, BARE = 0.3, 0.7  # of these: values of walks; of the others, as if the episode began there
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
 Answers = Sequence[Sequence[Hindsight]]  # by application
@@ -116,15 +116,21 @@ class Scenes:
         past = tuple(t for t in self.walk[max(0, i - 3) : i] if t.walk == self.walk[i].walk)
         return self._read(self.walk[i], past if rng.random() > FRESH else (), ASKED, rng)
 
+    def close(self, rng: Random) -> Rows:
+        """A row about a value on a part of a screen."""
+        (asked,) = self._asked(self.walk[rng.choice(self.valued)], (), 1, rng)
+        return [closer(planner_row(asked), asked.box or (), rng)]
+
     def _read(self, seen: Transition, past: Walk, most: int, rng: Random) -> list[Row]:
+        return [planner_row(asked) for asked in self._asked(seen, past, most, rng)]
+
+    @staticmethod
+    def _asked(seen: Transition, past: Walk, most: int, rng: Random) -> Iterator[Hindsight]:
         values = [element for element in seen.elements if value_of(element)]
-        rows = []
         for element in rng.sample(values, min(len(values), most)):
             answer, before = value_of(element), tuple(past[-rng.randint(1, 3) :])
-            step = {"answer": answer}
-            asked = Hindsight(what_is(element), before, seen.screen, step, Action.answer(answer))
-            rows.append(planner_row(asked))
-        return rows
+            step, action = {"answer": answer}, Action.answer(answer)
+            yield Hindsight(what_is(element), before, seen.screen, step, action, box=element.box)
 
     def _varied(self, decision: Hindsight, fresh: bool, rng: Random) -> Hindsight:
         """The decision after what came before it, or for a second thing too."""
@@ -177,7 +183,11 @@ def planner_sampler(
              for of_app in answers]  # fmt: skip
     shown = [of_app for of_app in shown if of_app]
 
+    valued = [of_app for of_app in scenes if of_app.valued]
+
     def close(rng: Random) -> Rows:
+        if valued and rng.random() < OF_WALKS:
+            return rng.choice(valued).close(rng)
         one = rng.choice(rng.choice(shown))
         one = replace(one, history=()) if rng.random() < BARE else one
         return [closer(planner_row(one), one.box, rng)]

@@ -142,6 +142,13 @@ def test_an_answer_is_read_on_a_part_of_its_screen_at_its_place(app):
         assert [piece.place for piece in item_of([row]).shared if isinstance(piece, Shown)] == [*row.places]
 
 
+def test_values_of_walks_are_read_on_parts_too(walk, taught):
+    scenes, rng = Scenes(walk, {"gis": taught["gis"]}), Random(5)
+    for _ in range(20):
+        ((row,),) = [scenes.close(rng)]
+        assert row.places and row.reply.startswith("ANS ") and words_of(row).startswith("What is the ")
+
+
 def test_a_window_shows_its_own_values_again():
     with closing(opened("algebra")) as env:
         desk = env.desk
