@@ -182,7 +182,6 @@ def planner_sampler(
     shown = [[one for decision in of_app for one in (decision, *decision.instead) if one.box]
              for of_app in answers]  # fmt: skip
     shown = [of_app for of_app in shown if of_app]
-
     valued = [of_app for of_app in scenes if of_app.valued]
 
     def close(rng: Random) -> Rows:
@@ -194,9 +193,10 @@ def planner_sampler(
 
     def draw(rng: Random) -> list[Rows]:
         dice = rng.random()
-        if dice < WORDS + CLOSE:
-            one = close if dice < CLOSE and shown else cheap
-            return [one(rng) for _ in range(texts)]
+        if dice < WORDS:
+            return [cheap(rng) for _ in range(texts)]
+        if dice < WORDS + CLOSE and shown:  # real applications have none
+            return [close(rng) for _ in range(texts)]
         return [pair(rng) for _ in range(pictured)]
 
     return draw

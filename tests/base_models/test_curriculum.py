@@ -110,6 +110,7 @@ def test_planner_and_judge_go_on_from_a_network_that_sees(walks, tmp_path, few_r
     for stage, kinds in held.items():
         *_, last = map(json.loads, (tmp_path / f"{stage}.jsonl").read_text().splitlines())
         assert last["stage"] == stage and all(0 <= last[kind] <= 1 for kind in kinds)
+        assert "reply" in last and "place" not in last  # parts of screens have one, which is not asked for
     assert {"planner.safetensors", "base_judge.safetensors"} <= {file.name for file in tmp_path.iterdir()}
 
 

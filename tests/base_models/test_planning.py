@@ -103,6 +103,9 @@ def test_first_decisions_of_demonstrations_come_more_often_and_answers_beside_th
     close = sum(bool(batch[0][0].places) for batch in batches) / len(batches)
     assert abs(close - CLOSE) < 0.1 and {len(batch) for batch in batches} == {1, 4}
     rows = [rows[0] for batch in batches for rows in batch if rows[0].pictures and not rows[0].places]
+    alone = planner_sampler([], shown, [[]], {"gis": taught["gis"]}, 1, 4)
+    pairs = sum(len(alone(rng)) == 4 for _ in range(100))
+    assert pairs > 80  # without answers that have a place, pairs take their share
     texts = [row.messages[-1]["content"][-1]["text"] for row in rows]
     assert 0.2 < sum(text in first for text in texts) / len(rows) < 0.6
     assert 0.08 < sum(text in asked for text in texts) / len(rows) < 0.3
@@ -116,6 +119,7 @@ def test_a_question_is_not_answered_by_heart(app):
     told = questions(app, tasks, 12, 1)
     by_heart = sum(one.step["answer"] == own.get(one.instruction) for one in told)
     assert len(told) > 24 and by_heart < 0.6 * len(told)
+    assert questions(app, [task for task in planner_tasks(app) if not task[1].ans], 2, 1) == []
     screens = {(one.screen, one.instruction): one.step["answer"] for one in told}
     assert len(screens) == len({*screens.items()}) == len({*screens})
     for one in told:
