@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from base_models.learning import Encoded, exact, item_of, packed, train_language
+from base_models.learning import Encoded, compile_layers, exact, item_of, packed, train_language
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import NOWHERE
@@ -121,6 +122,24 @@ def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
     assert all(torch.equal(one, other.float()) for one, other in
                zip((w.to(w2.dtype).float() for w, w2 in zip(tower, pointer.reader.parameters(), strict=True)),
                    pointer.reader.parameters(), strict=True))  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+def test_compiled_layers_learn_the_same():
+    torch.manual_seed(3)
+    pointer = Pointer(Reader(), len(processor().tokenizer))
+
+    def learned() -> list[torch.Tensor]:
+        batch = packed([item_of([row]) for row in ROWS.values()])
+        pointer.zero_grad()
+        pointer.losses(batch)["reply"].backward()
+        return [weight.grad.clone() for weight in pointer.language.parameters()]
+
+    before, layer = learned(), pointer.language.layers[0]
+    compile_layers([layer])
+    assert "forward" in vars(layer)
+    for one, other in zip(before, learned(), strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
 
 
 def test_texts_without_pictures_go_with_those_that_have_some(pointer):

@@ -90,9 +90,11 @@ def test_neighbouring_columns_have_positions_apart():
 
 
 def test_a_small_model_tells_columns_with_a_small_base_alone():
-    (large,), (small,) = (list(places_told(base, steps=250, every=250)) for base in (10_000.0, 100.0))
-    assert min(large["row"], small["row"]) > 0.3  # chance: 0.17
-    assert large["column"] < 0.15 and small["column"] > 0.2  # chance: 0.08
+    told = [*places_told(10_000.0, steps=250, every=50)]
+    assert told[-1]["row"] > 0.3  # chance: 0.17
+    assert max(figures["column"] for figures in told) < 0.15  # chance: 0.08
+    # in how many steps differs by machine: some seeds take 200, some 350
+    assert any(figures["column"] > 0.3 for figures in places_told(100.0, steps=1000, every=50))
 
 
 def test_each_patch_tells_its_own_letters():
