@@ -191,7 +191,8 @@ def train_language(
 def compile_layers(layers: Sequence[nn.Module]) -> None:
     """Have each layer's small operations made into few; where no compiler is at hand nothing changes.
 
-    Most of a step are passes over memory: the planner's takes 1.2 s in place of 1.7 to 2.5 s.
+    On processors that multiply matrices fast (AMX) most of a step are passes over memory: the planner's takes
+    1.0 s in place of 1.7.  Elsewhere a tenth is saved.
     """
     if not ON_GPU and shutil.which(os.environ.get("CXX", "g++")):
         torch._dynamo.config.cache_size_limit = 64  # with and without gradients, with and without a mask
