@@ -13,7 +13,7 @@ from random import Random
 
 from PIL import Image
 
-from base_models.pointing import what_is
+from base_models.asking import what_is
 from base_models.rows import SIZE, Row, dragged, swap_pictures, value_of
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import Transition, Walk, Walks, unambiguous

@@ -13,8 +13,8 @@ from typing import Any
 
 from PySide6.QtWidgets import QLabel
 
+from base_models.asking import what_is
 from base_models.hindsight import Hindsight, reached, reworded
-from base_models.pointing import what_is
 from base_models.rows import value_of
 from base_models.training_tasks import SampledTask, foreign_names, plain_names
 from base_models.walks import (

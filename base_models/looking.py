@@ -14,11 +14,11 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
+from base_models.asking import Page
 from base_models.learning import packed
 from base_models.network import FINDING, SHOWN, Pointer
 from base_models.packing import TOKEN, Shown
 from base_models.plain import HEAD, PATCH
-from base_models.pointing import Page
 from base_models.rows import Row, swap_pictures
 from base_models.seeing import SYMBOLS, letters_of_patches, normalised, stacked
 from coda_lib.models.chat import Sampling

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from base_models.asking import what_is
 from base_models.hindsight import (
     Hindsight,
     hindsights,
@@ -20,7 +21,6 @@ from base_models.hindsight import (
     with_more,
 )
 from base_models.manners import manners
-from base_models.pointing import what_is
 from base_models.rows import Row, Rows, closer, value_of
 from base_models.training_tasks import (
     SampledTask,

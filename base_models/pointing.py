@@ -1,15 +1,10 @@
-"""Learning to point and to read out: from a name to the place of the thing that bears it, or to its value.
-
-Crops take the positions and coordinates of a random place of the whole screen, or what was learned on them
-would be lost on whole screens.
-"""
+"""Learning to point and to read out: from a name to the place of the thing that bears it, or to its value."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -20,174 +15,23 @@ import numpy as np
 from torch import Tensor
 
 from base_models.accounts import screen_sampler
+from base_models.asking import Asking, Named, Page
 from base_models.feeding import MANY, batches
 from base_models.hindsight import hindsights, solo_row
-from base_models.learning import Encoded, item_of, packed
-from base_models.lettering import letter_scores, tokens_of_letters
-from base_models.letters import COORDINATES, across, down, letter_tokenizer
+from base_models.learning import LONG, Encoded, compile_layers, item_of, packed
 from base_models.network import Pointer, slow_of, weighted
-from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
-from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
-from base_models.seeing import HELD_OUT, SIZES, TOWER_RATE, Reader, draw_size, letters_right, train
-from base_models.synthetic_screens import draw_crop
-from base_models.walks import (
-    Transition,
-    Walks,
-    Window,
-    opened,
-    random_walk,
-    typed_words,
-    unambiguous,
-    window_of,
-)  # fmt: skip
+from base_models.packing import Item, Packed, Shown
+from base_models.rows import covered
+from base_models.seeing import HELD_OUT, SIZES, TOWER_RATE, draw_size, letters_right, train
+from base_models.walks import Transition, Walk, Walks, Window, opened, random_walk, window_of
 from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
-from sciencedesk.script import action_of, to_plan
 
-ASKED = 8  # about a picture, at most
-SCREENS = 3  # a step
-FRESH = 0.35  # of steps: their screens are of a window that no other step has
+SCREENS, PARTS = 3, 20  # a step
+# shares of steps: parts of screens, whole ones of a window that no other step has, whole ones of walks, pages
+# and crops, what a judge is asked; the rest are instructions
+OF_PARTS, FRESH, OF_WALKS, OF_PAGES, TOLD = 0.4, 0.15, 0.2, 0.15, 0.05
 UNPOINTED = ("read", "on", "type")  # kinds of questions that are answered in letters
-TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
-
-
-About = tuple[Question, Element | str | None]
-
-
-@dataclass(frozen=True)
-class Page:
-    """A picture with its questions, and of each the element that it is about (or its kind, or None)."""
-
-    item: Item
-    about: Sequence[Element | str | None]
-
-    def seen_as(self, pixels: np.ndarray) -> Page:
-        """The same questions about another picture."""
-        shared = [replace(p, pixels=pixels) if isinstance(p, Shown) else p for p in self.item.shared]
-        return replace(self, item=replace(self.item, shared=shared))
-
-
-class Asking:
-    """Pages with questions; `names` are those that real screens have, a share `invented` is made up.
-
-    On real screens a `reader` finds where the letters of values stand.
-    """
-
-    def __init__(self, names: Sequence[str], invented: float, reader: Reader | None = None):
-        self.tokenizer, self.names, self.invented = letter_tokenizer(), names, invented
-        self.reader = reader
-        ids = self.tokenizer.convert_tokens_to_ids
-        self.columns = {ids(across(n)): n for n in COORDINATES}
-        self.rows = {ids(down(n)): n for n in COORDINATES}
-        self.around = self.encode("<|im_start|>user\n<|vision_start|>"), self.encode("<|vision_end|>")
-
-    def encode(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    def pack(self, pages: Sequence[Page]) -> Packed:
-        return packed([page.item for page in pages])
-
-    def draw(self, rng: Random, size: tuple[int, int]) -> Page:
-        """A crop with at least one question."""
-        while True:
-            pixels, elements, letters = draw_crop(self.names, rng, self.invented, size)
-            place = rng.randint(0, COLUMNS - size[0] // TOKEN), rng.randint(0, ROWS - size[1] // TOKEN)
-            names, begin, across = [element.name for element in elements], 0, size[0] // TOKEN
-            texts = [element.text if value_of(element) else element.name for element in elements]
-            asked: list[About] = []
-            continued: list[About] = []
-            for element, text in zip(elements, texts, strict=True):
-                tokens = [int(y // TOKEN) * across + int(x // TOKEN) if 0 <= x < size[0] and 0 <= y < size[1]
-                          else None for x, y, _ in letters[begin : begin + len(text)]]  # fmt: skip
-                begin += len(text)
-                if names.count(element.name) == 1:
-                    asked.append(self._about(rng, element, tokens, place))
-                known = rng.randint(2, 4)
-                if len(text) > known and [t[:known] for t in texts].count(text[:known]) == 1:
-                    question = self._reading(f"Read on: {text[:known]}", text[known:], tokens[known:])
-                    continued.append((question, "on"))
-            if asked:
-                asked = rng.sample(asked, min(len(asked), ASKED))
-                asked += rng.sample(continued, min(len(continued), ASKED))
-                if rng.random() < TYPED * len(asked):
-                    asked.append((self._question({"type": random_text(rng)}, ()), None))
-                return self._page(Shown(pixels, place, letters), asked)
-
-    def draw_screen(self, rng: Random, step: Transition) -> Page:
-        """The screen before a step of a walk, with questions mostly about what is not always at one place."""
-        clear, picture = unambiguous(step.elements, step.before), decode_image(step.screen)
-        moving = [e for e in clear if e.role in MOVING]
-        values = [e for e in step.elements if value_of(e)]
-        asked: list[About] = []
-        for element in rng.sample(moving, min(len(moving), ASKED)) + rng.sample(clear, min(len(clear), 4)):
-            drag = element.role == "slider" or (element.role == "row" and rng.random() < 0.1)
-            steps = dragged(element, clear, rng) if drag else clicked(element, rng)
-            asked.append((self._question(steps, step.elements), element))
-        scores = letter_scores(self.reader, picture) if self.reader and values else None
-        for element in rng.sample(values, min(len(values), 3)):
-            value, seen = value_of(element), covered(element)
-            letters = () if scores is None else tokens_of_letters(scores, value, seen) or ()
-            asked.append((self._reading(what_is(element), value, letters, seen), element))
-        asked.append((self._question(typed(rng, typed_words(step.app)), ()), None))
-        if not step.step.keys() & {"click", "type"}:
-            asked.append((self._question(step.step, step.elements), None))
-        return self._page(Shown(np.asarray(picture)), asked)
-
-    def _page(self, shown: Shown, asked: Sequence[About]) -> Page:
-        questions, about = zip(*asked, strict=True)
-        return Page(Item((self.around[0], shown, self.around[1]), questions), about)
-
-    def _about(
-        self, rng: Random, element: Element, tokens: Sequence[int | None], place: tuple[int, int]
-    ) -> About:
-        """A question about an element of a crop, each letter of whose text stands on one of `tokens`."""
-        x, y, width, height = element.box
-        element = replace(element, box=(x + place[0] * TOKEN, y + place[1] * TOKEN, width, height))
-        seen = sorted({token for token in tokens if token is not None})
-        if value := value_of(element):
-            return self._reading(what_is(element), value, tokens[-len(value) :], seen), element
-        return self._question(clicked(element, rng), [element], seen), element
-
-    def _reading(
-        self, text: str, answer: str, tokens: Sequence[int | None], seen: Sequence[int] = ()
-    ) -> Question:
-        """A question that is answered by what stands on the tokens `seen`, or else on `tokens`.
-
-        If these are as many as letters, each has its own.
-        """
-        begin, seen = "ANS ", seen or sorted({token for token in tokens if token is not None})
-        made = self.tokenizer(
-            f"{begin}{answer}<|im_end|>", add_special_tokens=False, return_offsets_mapping=True
-        )
-        at = {number - 1: start - len(begin) for number, (start, _) in enumerate(made["offset_mapping"])}
-        letters = tokens if len(tokens) == len(answer) else ()
-        spell = {number: [letters[letter]] for number, letter in at.items()
-                 if 0 <= letter < len(letters) and letters[letter] is not None}  # fmt: skip
-        find = dict.fromkeys(spell or [0], seen) if seen else {}
-        return Question(self._prompt(f"{text}\n"), made["input_ids"], find=find, spell=spell)
-
-    def _prompt(self, text: str) -> list[int]:
-        return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
-
-    def _question(
-        self, step: Mapping[str, Any], elements: Sequence[Element], seen: Sequence[int] | None = None
-    ) -> Question:
-        """The question of a script step: its plan is asked, its action is the reply.
-
-        `seen` are the tokens that show the name of the only element; else they are those that it covers.
-        """
-        ((_, what),) = step.items()
-        named = {element.name: element for element in elements}
-        reply = self.encode(on_grid(action_of(step, lambda name: named[name].center)) + "<|im_end|>")
-        points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
-        targets = what if isinstance(what, list | tuple) else [what]
-        look = [covered(named[name]) if seen is None else seen for name in targets[: len(points)]]
-        find = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
-        return Question(self._prompt(to_plan(step)), reply, points, find)
-
-
-def what_is(element: Element) -> str:
-    return f"What is the {element.name.lower()}?"
 
 
 def answered(
@@ -266,40 +110,23 @@ def train_screens(
     held: int, rate: float = 1.5e-3, seed: int = 8, stage: str = "screens", still: bool = False,
     fresh: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Go on with whole screens, in half of the steps: of walks, and most of `fresh` windows, seen once.
+    """Go on with screens, as `screens_sampler` draws them.
 
-    `fresh` are applications, whose windows are opened for this.
-
-    Of the others most are pages, so that names stay read; the rest are screens with what a judge is asked of
-    them, and instructions with the next action, in hindsight of one or two steps of a walk, for an executor
-    without a planner.  With a tower that stands `still` a step takes four tenths of the time.
-    Writes STAGE.pt and STAGE.jsonl, which has the replies right on `held` screens of `unseen` walks by
+    With a tower that stands `still` a step takes four tenths of the time.
+    Writes STAGE.pt and STAGE.jsonl, which has the replies right about `held` names of `unseen` walks by
     application.
     """
-    decisions, draw_asked = [hindsights(walk[0].app, walk) for walk in walks], screen_sampler(walks)
-    asking, rng = Asking(names, 0.7, deepcopy(pointer.reader)), Random(HELD_OUT)
+    asking = Asking(names, 0.7, deepcopy(pointer.reader))
+    draw_items = screens_sampler(asking, walks, fresh)
     pages = _drawn(Asking(["x"] * 60, 1.0), SIZES[-1][0], held)
     pointer.reader.requires_grad_(not still)
     encoded = Encoded(pointer.reader.tower)
-    screens = {
-        walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(held)] for walk in unseen
-    }
+    if still and steps >= LONG:
+        compile_layers([*pointer.language.layers, *pointer.reader.tower.blocks])
+    screens = {walk[0].app: _by_name(asking, walk, held) for walk in unseen}
 
     def draw(rng: Random) -> Packed:
-        dice, screens = rng.random(), MANY * SCREENS
-        if dice < FRESH and fresh:
-            seen = (step for _ in range(MANY) for step in _new_walk(rng.choice(fresh), rng))
-            items = [asking.draw_screen(rng, step).item for step in seen]
-        elif dice < 0.5:
-            items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(screens)]
-        elif dice < 0.8:
-            size, count = draw_size(rng)
-            items = [asking.draw(rng, size).item for _ in range(count)]
-        elif dice < 0.92 and (told := list(filter(None, (draw_asked(rng) for _ in range(screens))))):
-            items = [item_of(one.rows) for one in told]
-        else:
-            items = [item_of([solo_row(rng.choice(rng.choice(decisions)))]) for _ in range(screens)]
-        return packed(items)
+        return packed(draw_items(rng))
 
     def loss_of(batch: Packed) -> tuple[Tensor, dict[str, Tensor]]:
         return weighted(pointer.losses(encoded(batch) if still else batch))
@@ -310,6 +137,60 @@ def train_screens(
         return {"letters": letters, "pages": shares(pointer, asking, pages), **right}
 
     train(folder, stage, pointer, draw, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
+
+
+def screens_sampler(asking: Asking, walks: Walks, fresh: Sequence[str]) -> Callable[[Random], list[Item]]:
+    """Batches of screens: things of walks by name, on parts and whole, and whole ones of `fresh` windows.
+
+    `fresh` are applications, whose windows are opened for this.  Others are pages, so that names stay read,
+    screens with what a judge is asked of them, and instructions with the next action, in hindsight of one or
+    two steps of a walk, for an executor without a planner.
+    """
+    decisions, draw_asked = [hindsights(walk[0].app, walk) for walk in walks], screen_sampler(walks)
+    named = Named(walks)
+
+    def whole(rng: Random) -> Item:
+        step, element = named.draw(rng)
+        return asking.draw_screen(rng, step, [element]).item
+
+    def new(rng: Random) -> list[Item]:
+        steps = (step for _ in range(MANY) for step in _new_walk(rng.choice(fresh), rng))
+        return [asking.draw_screen(rng, step).item for step in steps]
+
+    def crops(rng: Random) -> list[Item]:
+        size, count = draw_size(rng)
+        return [asking.draw(rng, size).item for _ in range(count)]
+
+    def told(rng: Random) -> list[Item]:
+        drawn = filter(None, (draw_asked(rng) for _ in range(MANY * SCREENS)))
+        return [item_of(one.rows) for one in drawn] or crops(rng)
+
+    kinds = [
+        (OF_PARTS, lambda rng: [asking.draw_part(rng, *named.draw(rng)).item for _ in range(MANY * PARTS)]),
+        (FRESH if fresh else 0.0, new),
+        (OF_WALKS, lambda rng: [whole(rng) for _ in range(MANY * SCREENS)]),
+        (OF_PAGES, crops),
+        (TOLD, told),
+        (1 - OF_PARTS - FRESH - OF_WALKS - OF_PAGES - TOLD, lambda rng: [
+            item_of([solo_row(rng.choice(rng.choice(decisions)))]) for _ in range(MANY * SCREENS)]),
+    ]  # fmt: skip
+
+    def draw(rng: Random) -> list[Item]:
+        ((_, make),) = rng.choices(kinds, [share for share, _ in kinds])
+        return make(rng)
+
+    return draw
+
+
+def _by_name(asking: Asking, walk: Walk, count: int) -> list[Page]:
+    """Whole screens, each with a click on one thing; things by name."""
+    named, rng = Named([walk]), Random(HELD_OUT)
+
+    def page(step: Transition, element: Element) -> Page:
+        question = asking.question({"click": element.name}, [element], covered(element))
+        return asking.page(Shown(np.asarray(decode_image(step.screen))), [(question, element)])
+
+    return [page(*named.draw(rng)) for _ in range(count)]
 
 
 def _drawn(asking: Asking, size: tuple[int, int], count: int) -> list[Page]:

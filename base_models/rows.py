@@ -83,10 +83,11 @@ def random_text(rng: Random) -> str:
 
 
 def dragged(start: Element, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
-    """Dragging a slider's handle to a tick, or a row of a list to another."""
-    targets = [e for e in clear if e.role == "target"]
-    ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
-    end = rng.choice(ticks if start.role == "slider" else [e for e in clear if e.role == "row"])
+    """Dragging a slider's handle to a tick, or a row of a list or a drawn thing to another."""
+    alike = [e for e in clear if e.role == ("target" if start.role == "slider" else start.role)]
+    if start.role == "slider":
+        alike = [e for e in alike if e.name.lstrip("-").isdigit()] or alike
+    end = rng.choice(alike)
     return {"drag": [start.name, end.name]}
 
 

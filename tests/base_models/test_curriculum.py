@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from base_models.accounts import told_attempts, told_screens
+from base_models.asking import Asking, Named
 from base_models.curriculum import (
     Roles,
     Steps,
@@ -23,18 +26,21 @@ from base_models.curriculum import (
 from base_models.demonstrators import demonstrations, questions
 from base_models.letters import processor
 from base_models.network import Pointer
-from base_models.packing import Shown
-from base_models.pointing import Asking, _new_window, shares
+from base_models.packing import COLUMNS, ROWS, TOKEN, Shown
+from base_models.pointing import _new_window, shares
+from base_models.rows import dragged
 from base_models.seeing import Reader
 from base_models.training_tasks import planner_tasks
-from base_models.walks import collect
+from base_models.walks import collect, unambiguous
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Observation
+from coda_lib.trajectory import decode_image
 from coda_study.owned import claim
+from sciencedesk.desk.elements import Element
 from sciencedesk.space import space
 
 FEW = Steps(letters=1, tokens=2, pointing=2, screens=3, held=2)
@@ -70,6 +76,45 @@ def test_each_stage_leaves_its_curve_and_the_last_one_a_network_that_loads(walks
     screen = Image.new("RGB", (336, 252), "white")
     seen = [Observation("turn the grid on", (), screen, screen)]
     assert isinstance(Executor(model, Sampling(max_new_tokens=4)).execute(seen, ["Click 'Grid'."], 0)[0], str)
+
+
+def test_a_part_of_a_screen_is_asked_about_at_its_place(walks):
+    asking, named, rng = Asking([], 0.0), Named(walks), Random(4)
+    for _ in range(40):
+        step, element = named.draw(rng)
+        page = asking.draw_part(rng, step, element)
+        (shown,) = (part for part in page.item.shared if isinstance(part, Shown))
+        (left, top), (rows, columns) = shown.place, shown.grid
+        assert element == page.about[0] and left + columns <= COLUMNS and top + rows <= ROWS
+        screen = np.asarray(decode_image(step.screen))[top * TOKEN :, left * TOKEN :]
+        assert np.array_equal(shown.pixels, screen[: rows * TOKEN, : columns * TOKEN])
+        for question, about in zip(page.item.questions, page.about, strict=True):
+            x, y = (coordinates.get(question.reply[question.points[0] + 1 + axis])
+                    for axis, coordinates in enumerate((asking.columns, asking.rows)))  # fmt: skip
+            assert all(0 <= token < rows * columns for token in question.find[question.points[0]])
+            left_edge, top_edge, width, height = about.box
+            assert left_edge <= x <= left_edge + width and top_edge <= y <= top_edge + height
+
+
+def test_each_name_is_asked_for_as_often_as_any_other(walks):
+    named, rng = Named(walks[:1]), Random(4)
+    counts = Counter(named.draw(rng)[1].name for _ in range(4_000))
+    by_screen = Counter(e.name for step in walks[0] for e in unambiguous(step.elements, step.before))
+    rare, often = min(by_screen, key=by_screen.get), max(by_screen, key=by_screen.get)
+    assert by_screen[often] > 5 * by_screen[rare] and counts[often] < 3 * counts[rare]
+
+
+def test_drawn_things_are_dragged_to_drawn_things_and_sliders_to_ticks():
+    def element(name: str, role: str) -> Element:
+        return Element(name, role, (0, 0, 9, 9))
+
+    clear = [
+        *(element(n, "target") for n in ("Vega", "Mars", "40")),
+        element("Turn", "slider"),
+        element("a", "row"),
+    ]
+    ends = {start.name: {dragged(start, clear, Random(n))["drag"][1] for n in range(40)} for start in clear}
+    assert ends["Turn"] == {"40"} and ends["a"] == {"a"} and ends["Vega"] >= {"Mars", "40"}
 
 
 def test_an_executor_learns_with_a_tower_that_stands_still(walks, tmp_path, monkeypatch):
@@ -123,7 +168,7 @@ def test_what_was_interrupted_goes_on_to_the_same_weights(walks, tmp_path, monke
     packed, times = __import__("base_models.pointing").pointing.packed, iter(range(100))
 
     def stop(items):
-        if next(times) == 9:
+        if next(times) == 1:
             raise Stopped
         return packed(items)
 

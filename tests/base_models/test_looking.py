@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from base_models.accounts import told_screens
+from base_models.asking import Asking
 from base_models.hindsight import planner_row, reading
 from base_models.looking import attention, attention_figure, letters_figure, letters_told, reply_table
 from base_models.network import Pointer
-from base_models.pointing import Asking
 from base_models.walks import collect
 from coda_lib.paths import CHECKPOINTS
 

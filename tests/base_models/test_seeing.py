@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import save_file
 from transformers import Qwen2_5_VLForConditionalGeneration
 
+from base_models.asking import Asking, Page
 from base_models.letters import across, down, letter_tokenizer, processor
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, NOWHERE, TOKEN, Item, Shown
 from base_models.places import places_told
 from base_models.plain import MERGE, PATCH, WIDTH, LanguageModel, Tower, configuration, joined
-from base_models.pointing import Asking, Page, shares
+from base_models.pointing import shares
 from base_models.rows import value_of
 from base_models.seeing import (
     SIZES,
