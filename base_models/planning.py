@@ -27,6 +27,7 @@ from base_models.training_tasks import (
     development_tasks,
     foreign_names,
     how_to_row,
+    newly_named,
     planner_tasks,
     value_row,
 )
@@ -40,7 +41,8 @@ FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
 # of pairs of screens: demonstrations, answers, questions alone, what needs no knowledge; others are of walks
 SHOWN, ANSWERED, VALUES, MANNERS = 0.5, 0.15, 0.05, 0.05
-WORDS, CLOSE = 0.1, 0.6  # of batches: texts without pictures, answers on small parts of screens
+RENAMED = 0.4  # of decisions: under an instruction with made-up names
+WORDS, CLOSE = 0.15, 0.35  # of batches: texts without pictures, answers on small parts of screens
 OF_WALKS, BARE = 0.3, 0.7  # of these: values of walks; of the others, as if the episode began there
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
@@ -157,22 +159,22 @@ def planner_sampler(
     Answers are read on a part of the screen: each is a row as cheap as a text, and reading wants many.
     Of the pairs some are decisions of a demonstrator with a share of random steps who solves the task all the
     same, with what would be right there under other instructions; some are `answers` alone
-    (`demonstrators.questions`).  The others are of walks: what one or two steps achieved is the instruction,
-    and these are the plans; some instructions ask for something more.
-    Beside them are questions that the screen answers, of all things, and what needs no knowledge
-    (`manners`).  No head is shown where to look: fewer decisions are
-    right if some are (measured: of 400 held-out ones 287, with heads that are shown names and letters 177).
+    (`demonstrators.questions`); some of both are under new names (`newly_named`).
+    The others are of walks: what one or two steps achieved is the instruction, and these are the plans; some
+    instructions ask for something more.  Beside them are questions that the screen answers, of all things,
+    and what needs no knowledge (`manners`).  No head is shown where to look: fewer decisions are right if
+    some are (measured: of 400 held-out ones 287, with heads that are shown names and letters 177).
     """
-    scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
+    scenes, cheap, apps = [Scenes(walk, taught) for walk in walks], text_sampler(taught), [*taught]
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
 
     def pair(rng: Random) -> Rows:
         dice, app = rng.random(), rng.randrange(len(demonstrations))
         if dice < ANSWERED and answers[app]:
-            return _rows(rng.choice(answers[app]))
+            return _rows(rng.choice(answers[app]), apps[app], rng)
         if dice < ANSWERED + SHOWN or not scenes:
             decisions = rng.choice(demonstrations[app])
-            return _rows(decisions[0] if rng.random() < FIRST else rng.choice(decisions))
+            return _rows(decisions[0] if rng.random() < FIRST else rng.choice(decisions), apps[app], rng)
         of_app = rng.choice(scenes)
         dice -= ANSWERED + SHOWN
         if dice < MANNERS:
@@ -202,5 +204,6 @@ def planner_sampler(
     return draw
 
 
-def _rows(decision: Hindsight) -> Rows:
-    return [planner_row(one) for one in (decision, *decision.instead)]
+def _rows(decision: Hindsight, app: str, rng: Random) -> Rows:
+    rows = [planner_row(one) for one in (decision, *decision.instead)]
+    return [newly_named(row, app, rng) if rng.random() < RENAMED else row for row in rows]

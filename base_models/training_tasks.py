@@ -7,11 +7,13 @@ under many other names and numbers, or not at all: it writes a name that it know
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
 from random import Random
+from string import ascii_lowercase
 
 from PIL import Image
 
@@ -20,12 +22,13 @@ from base_models.walks import (
     names,
 )
 from coda_lib.applications import APPS, DESKTOP_APPS
+from coda_lib.models.chat import Message
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task
 from sciencedesk.goals import Aim
 from sciencedesk.make import defaults
 from sciencedesk.script import to_plan
-from sciencedesk.space import draw_with_aims, space
+from sciencedesk.space import aims_of, draw_with_aims, space
 
 SampledTask = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 
@@ -34,6 +37,7 @@ _PLANNER_GRADES = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares
 _JUDGE_GRADES = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
 _WORD = re.compile(r"[A-Za-z]{2,}|\d+")
 _RENAMED = 0.5  # share of the rows with other names, and of those with other numbers
+_MANY = 10  # words of a goal's values from which on these are names or texts, not choices of a menu
 _OF_THE_APPLICATION = 0.6  # share of the new names that are of the same application
 
 
@@ -138,6 +142,34 @@ def value_row(sampled: SampledTask, others: Sequence[str], rng: Random) -> Row |
         return None
     i = rng.choice(naming)
     return text_row(instruction, plans[:i], plans[i])
+
+
+@cache
+def _open_words(app: str) -> frozenset[str]:
+    """Words, in lower case, of the values of goals that have many: what an instruction may name anew."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for aim in aims_of(app, "train"):
+        found[aim.goal.name] |= {word for word in _words(aim.word) if len(word) > 3 and word.isalpha()}
+    return frozenset(chain.from_iterable(words for words in found.values() if len(words) >= _MANY))
+
+
+def newly_named(row: Row, app: str, rng: Random) -> Row:
+    """The row under made-up words in the place of its instruction's names and texts, in its plans as well.
+
+    A screen shows the old ones: what is to be typed or clicked is copied, or is known by heart (measured:
+    under an instruction with `keep gel 4` a planner typed `clean lid 9`, which it was taught).
+    """
+    said = [part["text"] for message in row.messages for part in message["content"] if "text" in part]
+    old = sorted(_words(said[-1].partition("\n")[0]) & _open_words(app))
+    made_up = ["".join(rng.choices(ascii_lowercase, k=rng.randint(3, 9))) for _ in old]
+    *texts, reply = _renamed([*said, row.reply], old, made_up, rng)
+    left = iter(texts)
+
+    def changed(message: Message) -> Message:
+        parts = [part | {"text": next(left)} if "text" in part else part for part in message["content"]]
+        return message | {"content": parts}
+
+    return replace(row, messages=[changed(message) for message in row.messages], reply=reply)
 
 
 def _words(text: str) -> set[str]:
