@@ -26,7 +26,7 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
 
-ASKED = 8  # about a picture, at most
+ASKED, BESIDE = 8, 2  # about a picture, at most, and beside the thing that a part of a screen is drawn for
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
 
@@ -97,7 +97,7 @@ class Asking:
         left, top, right, down = part_around(element, rng)
         box = left * TOKEN, top * TOKEN, right * TOKEN, down * TOKEN
         others = [e for e in unambiguous(step.elements, step.before) if e != element and within(e, box)]
-        asked = [element, *rng.sample(others, min(len(others), ASKED - 1))]
+        asked = [element, *rng.sample(others, min(len(others), BESIDE))]
         questions = [(self.question(clicked(e, rng), [e], covered(e, box)), e) for e in asked]
         return self.page(Shown(np.asarray(decode_image(step.screen).crop(box)), (left, top)), questions)
 

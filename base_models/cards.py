@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from random import Random
 
 from PIL import Image
@@ -85,7 +86,10 @@ class Figure:
 
 
 def questions(walks: Walks, known: set[bytes], most: int, rng: Random) -> list[Asked]:
-    """Up to `most` things of each kind, seen and held back apart, on screens that are not `known`."""
+    """Up to `most` things of each kind, seen and held back apart, on screens that are not `known`.
+
+    Each name is asked for as often as any other: what is seldom in sight may be what a task asks for.
+    """
     asked = []
     for walk in walks:
         groups: dict[tuple[str, bool], list[tuple[Transition, Element]]] = defaultdict(list)
@@ -98,12 +102,22 @@ def questions(walks: Walks, known: set[bytes], most: int, rng: Random) -> list[A
             for element in filter(value_of, step.elements):
                 groups["value", held].append((step, element))
         for (kind, held), things in sorted(groups.items()):
-            for step, element in rng.sample(things, min(most, len(things))):
+            for step, element in _by_name(things, most, rng):
                 other = rng.choice([t for t in unseen if t.screen != step.screen] or unseen)
                 screens = decode_image(step.screen), decode_image(other.screen)
                 to = _end_of(element, step, rng) if kind == "slider" else None
                 asked.append(Asked(step.app, kind, held, element, *screens, to))
     return asked
+
+
+def _by_name(
+    things: Sequence[tuple[Transition, Element]], most: int, rng: Random
+) -> list[tuple[Transition, Element]]:
+    named: dict[str, list[tuple[Transition, Element]]] = defaultdict(list)
+    for thing in rng.sample(things, len(things)):
+        named[thing[1].name].append(thing)
+    rounds = zip_longest(*rng.sample([*named.values()], len(named)))
+    return list(islice(filter(None, chain.from_iterable(rounds)), most))
 
 
 def page_questions(count: int, rng: Random) -> list[Asked]:

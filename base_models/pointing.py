@@ -27,7 +27,7 @@ from base_models.walks import Transition, Walk, Walks, Window, opened, random_wa
 from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 
-SCREENS, PARTS = 3, 20  # a step
+SCREENS, PARTS = 3, 48  # a step
 # shares of steps: parts of screens, whole ones of a window that no other step has, whole ones of walks, pages
 # and crops, what a judge is asked; the rest are instructions
 OF_PARTS, FRESH, OF_WALKS, OF_PAGES, TOLD = 0.4, 0.15, 0.2, 0.15, 0.05

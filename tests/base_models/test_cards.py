@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import numpy as np
@@ -10,7 +11,7 @@ from tiny_models import pictures_of, words_of
 
 from base_models.cards import Figure, measure, page_questions, questions, table
 from base_models.rows import value_of
-from base_models.walks import collect
+from base_models.walks import collect, unambiguous
 from coda_lib.models.chat import ReplayModel
 
 APPS = ("gis", "algebra")
@@ -58,6 +59,16 @@ def test_kinds_are_asked_apart_with_and_without_what_was_held_back(asked):
     for one in asked:
         counts[one.app, one.kind, one.held] = counts.get((one.app, one.kind, one.held), 0) + 1
     assert max(counts.values()) <= 24  # of two walks
+
+
+def test_each_name_is_asked_for_as_often_as_any_other():
+    walk = collect("gis", 150, 5, "train")
+    things = [one for one in questions([walk], set(), 60, Random(1)) if one.kind == "fixed"]
+    counts = Counter(one.element.name for one in things)
+    seen = Counter(e.name for t in walk for e in unambiguous(t.elements, t.before) if e.name in counts)
+    assert len(counts) > 20 and max(seen.values()) > 8 * min(seen.values())  # some are hardly ever in sight
+    most = max(counts.values())
+    assert most < 5 and all(count >= min(most - 1, seen[name]) for name, count in counts.items())
 
 
 def test_a_model_that_looks_is_told_from_one_that_does_not(asked):
