@@ -26,7 +26,7 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
 
-ASKED, BESIDE = 8, 2  # about a picture, at most, and beside the thing that a part of a screen is drawn for
+ASKED, BESIDE = 8, 1  # about a picture, at most, and beside the thing that a part of a screen is drawn for
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
 
@@ -92,9 +92,12 @@ class Asking:
                     asked.append((self.question({"type": random_text(rng)}, ()), None))
                 return self.page(Shown(pixels, place, letters), asked)
 
-    def draw_part(self, rng: Random, step: Transition, element: Element) -> Page:
-        """The part of a screen around one thing, at its place there, with clicks on what lies in it."""
-        left, top, right, down = part_around(element, rng)
+    def draw_part(self, rng: Random, step: Transition, element: Element, least: tuple[int, int]) -> Page:
+        """The part of a screen around one thing, at its place there, with clicks on what lies in it.
+
+        It has at least so many columns and rows of tokens.
+        """
+        left, top, right, down = part_around(element, least, rng)
         box = left * TOKEN, top * TOKEN, right * TOKEN, down * TOKEN
         others = [e for e in unambiguous(step.elements, step.before) if e != element and within(e, box)]
         asked = [element, *rng.sample(others, min(len(others), BESIDE))]
@@ -198,15 +201,23 @@ class Named:
         return rng.choice(rng.choice(rng.choice(self._of)))
 
 
-def part_around(element: Element, rng: Random) -> tuple[int, int, int, int]:
-    """Left, top, right and lower edge, in tokens, of a part of the screen that has all of an element."""
+def part_around(element: Element, least: tuple[int, int], rng: Random) -> tuple[int, int, int, int]:
+    """Left, top, right and lower edge, in tokens, of a part of the screen that has all of an element.
+
+    It has at least so many columns and rows: parts of one size go through together.
+    """
     x, y, width, height = element.box
     beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)  # where a drawn one's name is
-    edges = x - beside, y - above, x + width + beside - 1, y + height + above - 1
-    margins = [min(8, int(rng.expovariate(0.5))) for _ in edges]
-    left, top = (max(0, edges[i] // TOKEN - margins[i]) for i in (0, 1))
-    right = min(COLUMNS, edges[2] // TOKEN + 1 + margins[2])
-    return left, top, right, min(ROWS, edges[3] // TOKEN + 1 + margins[3])
+    edges = []
+    for begin, end, size, most in (
+        (x - beside, x + width + beside, least[0], COLUMNS), (y - above, y + height + above, least[1], ROWS),
+    ):  # fmt: skip
+        first, last = max(0, begin // TOKEN), min(most, (end - 1) // TOKEN + 1)
+        size = max(size, last - first)
+        low = rng.randint(max(0, last - size), min(first, most - size))
+        edges.append((low, low + size))
+    (left, right), (top, down) = edges
+    return left, top, right, down
 
 
 def within(element: Element, part: Sequence[int]) -> bool:

@@ -28,6 +28,7 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 
 SCREENS, PARTS = 3, 48  # a step
+LEAST = ((8, 4), (8, 6), (10, 5), (6, 8))  # columns and rows of a step's parts
 # shares of steps: parts of screens, whole ones of a window that no other step has, whole ones of walks, pages
 # and crops, what a judge is asked; the rest are instructions
 OF_PARTS, FRESH, OF_WALKS, OF_PAGES, TOLD = 0.4, 0.15, 0.2, 0.15, 0.05
@@ -153,6 +154,10 @@ def screens_sampler(asking: Asking, walks: Walks, fresh: Sequence[str]) -> Calla
         step, element = named.draw(rng)
         return asking.draw_screen(rng, step, [element]).item
 
+    def parts(rng: Random) -> list[Item]:
+        least = rng.choice(LEAST)
+        return [asking.draw_part(rng, *named.draw(rng), least).item for _ in range(MANY * PARTS)]
+
     def new(rng: Random) -> list[Item]:
         steps = (step for _ in range(MANY) for step in _new_walk(rng.choice(fresh), rng))
         return [asking.draw_screen(rng, step).item for step in steps]
@@ -166,7 +171,7 @@ def screens_sampler(asking: Asking, walks: Walks, fresh: Sequence[str]) -> Calla
         return [item_of(one.rows) for one in drawn] or crops(rng)
 
     kinds = [
-        (OF_PARTS, lambda rng: [asking.draw_part(rng, *named.draw(rng)).item for _ in range(MANY * PARTS)]),
+        (OF_PARTS, parts),
         (FRESH if fresh else 0.0, new),
         (OF_WALKS, lambda rng: [whole(rng) for _ in range(MANY * SCREENS)]),
         (OF_PAGES, crops),

@@ -82,10 +82,16 @@ def test_a_part_of_a_screen_is_asked_about_at_its_place(walks):
     asking, named, rng = Asking([], 0.0), Named(walks), Random(4)
     for _ in range(40):
         step, element = named.draw(rng)
-        page = asking.draw_part(rng, step, element)
+        page = asking.draw_part(rng, step, element, (6, 4))
         (shown,) = (part for part in page.item.shared if isinstance(part, Shown))
         (left, top), (rows, columns) = shown.place, shown.grid
-        assert element == page.about[0] and left + columns <= COLUMNS and top + rows <= ROWS
+        assert (
+            columns >= 6
+            and rows >= 4
+            and element == page.about[0]
+            and left + columns <= COLUMNS
+            and top + rows <= ROWS
+        )
         screen = np.asarray(decode_image(step.screen))[top * TOKEN :, left * TOKEN :]
         assert np.array_equal(shown.pixels, screen[: rows * TOKEN, : columns * TOKEN])
         for question, about in zip(page.item.questions, page.about, strict=True):
