@@ -142,6 +142,17 @@ def test_compiled_layers_learn_the_same():
         assert torch.allclose(one, other, atol=1e-4)
 
 
+def test_without_a_compiler_layers_stay_as_they_are(monkeypatch):
+    def none(*_, **__):
+        raise RuntimeError("no working C++ compiler\nmore")
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: none)
+    layer = torch.nn.Linear(2, 2)
+    with pytest.warns(UserWarning, match="not compiled: no working C"):
+        compile_layers([layer])
+    assert "forward" not in vars(layer)
+
+
 def test_texts_without_pictures_go_with_those_that_have_some(pointer):
     rows = [text_row("enter it", [], "Type 'sin(x)'."), *ROWS.values()]
     losses = pointer.losses(packed([item_of([row]) for row in rows]))
