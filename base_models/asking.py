@@ -190,12 +190,20 @@ class Named:
 
     def __init__(self, walks: Walks):
         self._of: list[list[list[tuple[Transition, Element]]]] = []
+        self._seen: dict[tuple[str, str, str], int] = {}  # screens that have it
         for walk in walks:
             found: dict[tuple[str, str], list[tuple[Transition, Element]]] = defaultdict(list)
             for step in walk:
                 for element in unambiguous(step.elements, step.before):
                     found[element.role, element.name].append((step, element))
             self._of.append([*found.values()])
+            self._seen |= {(walk[0].app, *name): len(screens) for name, screens in found.items()}
+
+    def rare(self, step: Transition, count: int, rng: Random) -> list[Element]:
+        """Some things of any screen, the more likely the fewer screens of the walks have them."""
+        clear = unambiguous(step.elements, step.before)
+        weights = [1 / self._seen.get((step.app, e.role, e.name), 1) for e in clear]
+        return [*dict.fromkeys(rng.choices(clear, weights, k=count))] if clear else []
 
     def draw(self, rng: Random) -> tuple[Transition, Element]:
         return rng.choice(rng.choice(rng.choice(self._of)))

@@ -89,7 +89,7 @@ def train_to_see(
 def train_executor(
     folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles, fresh: Sequence[str] = ()
 ) -> None:  # fmt: skip
-    """Go on pointing with a tower that stands still, mostly in new windows of the `fresh` applications.
+    """Go on pointing with a tower that stands still, a third of the steps in new windows of `fresh`.
 
     A network that had learned from 334 windows an application was inside on 96 % of the clicks there and on
     81 % elsewhere (Algebra).  Writes the state and the learning curve, and executor.safetensors.

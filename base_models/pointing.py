@@ -28,10 +28,11 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 
 SCREENS, PARTS = 3, 48  # a step
+RARE = 4  # things of a new window, at most, that are asked for because they are seldom there
 LEAST = ((8, 4), (8, 6), (10, 5), (6, 8))  # columns and rows of a step's parts
 # shares of steps: parts of screens, whole ones of a window that no other step has, whole ones of walks, pages
 # and crops, what a judge is asked; the rest are instructions
-OF_PARTS, FRESH, OF_WALKS, OF_PAGES, TOLD = 0.4, 0.15, 0.2, 0.15, 0.05
+OF_PARTS, FRESH, OF_WALKS, OF_PAGES, TOLD = 0.3, 0.35, 0.1, 0.15, 0.05
 UNPOINTED = ("read", "on", "type")  # kinds of questions that are answered in letters
 
 
@@ -160,7 +161,7 @@ def screens_sampler(asking: Asking, walks: Walks, fresh: Sequence[str]) -> Calla
 
     def new(rng: Random) -> list[Item]:
         steps = (step for _ in range(MANY) for step in _new_walk(rng.choice(fresh), rng))
-        return [asking.draw_screen(rng, step).item for step in steps]
+        return [asking.draw_screen(rng, step, named.rare(step, RARE, rng)).item for step in steps]
 
     def crops(rng: Random) -> list[Item]:
         size, count = draw_size(rng)

@@ -160,7 +160,8 @@ def newly_named(row: Row, app: str, rng: Random) -> Row:
     under an instruction with `keep gel 4` a planner typed `clean lid 9`, which it was taught).
     """
     said = [part["text"] for message in row.messages for part in message["content"] if "text" in part]
-    old = sorted(_words(said[-1].partition("\n")[0]) & _open_words(app))
+    shown = _words(row.reply) if row.reply.startswith("ANS") else set()  # is read off the screen
+    old = sorted(_words(said[-1].partition("\n")[0]) & _open_words(app) - shown)
     made_up = ["".join(rng.choices(ascii_lowercase, k=rng.randint(3, 9))) for _ in old]
     *texts, reply = _renamed([*said, row.reply], old, made_up, rng)
     left = iter(texts)

@@ -110,6 +110,17 @@ def test_each_name_is_asked_for_as_often_as_any_other(walks):
     assert by_screen[often] > 5 * by_screen[rare] and counts[often] < 3 * counts[rare]
 
 
+def test_what_is_seldom_there_is_asked_for_in_new_windows(walks):
+    named, rng = Named(walks[:1]), Random(4)
+    by_screen = Counter(e.name for step in walks[0] for e in unambiguous(step.elements, step.before))
+    screens = [(step, sorted((e.name for e in unambiguous(step.elements, step.before)), key=by_screen.get))
+               for step in walks[0]]  # fmt: skip
+    step, (rare, *_, often) = max(screens, key=lambda one: by_screen[one[1][-1]] / by_screen[one[1][0]])
+    counts = Counter(named.rare(step, 1, rng)[0].name for _ in range(4_000))
+    expected = by_screen[often] / by_screen[rare]
+    assert expected >= 3 and 0.5 * expected < counts[rare] / counts[often] < 2 * expected, (expected, counts)
+
+
 def test_drawn_things_are_dragged_to_drawn_things_and_sliders_to_ticks():
     def element(name: str, role: str) -> Element:
         return Element(name, role, (0, 0, 9, 9))

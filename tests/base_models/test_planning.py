@@ -188,6 +188,8 @@ def test_a_row_is_newly_named_in_instruction_and_plans_alike_and_its_choices_sta
         assert f"Find {name} and then turn the grid on.\nClick 'Objects'. Click 'Search'." in words
     plain = text_row("Turn the grid on.", ["Click 'View'."], "Click 'Grid'.")
     assert newly_named(plain, "astron", rng) == plain
+    answer = text_row("Which is brighter, Vega or Deneb?", [], "ANS Vega")
+    assert newly_named(answer, "astron", rng).reply == "ANS Vega"
 
 
 def test_some_decisions_are_under_new_names(taught, monkeypatch):
