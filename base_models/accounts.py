@@ -87,8 +87,8 @@ class Told:
         def letters(question: Asked) -> Iterator[tuple[int, int, int]]:
             for begin, length, tokens, number in question.read:
                 text = question.reply[begin : begin + length]
-                found = tokens_of_letters(scores(number), text, tokens) if tokens else None
-                yield from ((begin + at, token, number) for at, token in enumerate(found or ()))
+                _, found = (tokens_of_letters(scores(number), text, tokens) if tokens else None) or (0, ())
+                yield from ((begin + at, token, number) for at, token in enumerate(found))
 
         return replace(self, questions=tuple(replace(q, letters=tuple(letters(q))) for q in self.questions))
 

@@ -18,7 +18,20 @@ from base_models.learning import packed
 from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
-from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
+from base_models.rows import (
+    BESIDE,
+    MOVING,
+    WHOLE,
+    clicked,
+    covered,
+    dragged,
+    line_of,
+    middle,
+    on_grid,
+    random_text,
+    typed,
+    value_of,
+)
 from base_models.seeing import Reader
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import Transition, Walks, typed_words, unambiguous
@@ -26,7 +39,7 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
 
-ASKED, BESIDE = 8, 1  # about a picture, at most, and beside the thing that a part of a screen is drawn for
+ASKED, MORE = 8, 1  # about a picture, at most, and beside the thing that a part of a screen is drawn for
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
 
@@ -72,18 +85,22 @@ class Asking:
             pixels, elements, letters = draw_crop(self.names, rng, self.invented, size)
             place = rng.randint(0, COLUMNS - size[0] // TOKEN), rng.randint(0, ROWS - size[1] // TOKEN)
             names, begin, across = [element.name for element in elements], 0, size[0] // TOKEN
+            part = place[0] * TOKEN, place[1] * TOKEN, place[0] * TOKEN + size[0], place[1] * TOKEN + size[1]
             texts = [element.text if value_of(element) else element.name for element in elements]
             asked: list[About] = []
             continued: list[About] = []
             for element, text in zip(elements, texts, strict=True):
                 tokens = [int(y // TOKEN) * across + int(x // TOKEN) if 0 <= x < size[0] and 0 <= y < size[1]
                           else None for x, y, _ in letters[begin : begin + len(text)]]  # fmt: skip
+                line = line_of(letters[begin][1])
                 begin += len(text)
                 if names.count(element.name) == 1:
-                    asked.append(self._about(rng, element, tokens, place))
+                    asked.append(self._about(rng, element, tokens, line, part))
                 known = rng.randint(2, 4)
                 if len(text) > known and [t[:known] for t in texts].count(text[:known]) == 1:
-                    question = self.reading(f"Read on: {text[:known]}", text[known:], tokens[known:])
+                    question = self.reading(
+                        f"Read on: {text[:known]}", text[known:], tokens[known:], line=line
+                    )
                     continued.append((question, "on"))
             if asked:
                 asked = rng.sample(asked, min(len(asked), ASKED))
@@ -100,8 +117,8 @@ class Asking:
         left, top, right, down = part_around(element, least, rng)
         box = left * TOKEN, top * TOKEN, right * TOKEN, down * TOKEN
         others = [e for e in unambiguous(step.elements, step.before) if e != element and within(e, box)]
-        asked = [element, *rng.sample(others, min(len(others), BESIDE))]
-        questions = [(self.question(clicked(e, rng), [e], covered(e, box)), e) for e in asked]
+        asked = [element, *rng.sample(others, min(len(others), MORE))]
+        questions = [(self.question(clicked(e, rng), [e], box), e) for e in asked]
         return self.page(Shown(np.asarray(decode_image(step.screen).crop(box)), (left, top)), questions)
 
     def draw_screen(self, rng: Random, step: Transition, named: Sequence[Element] = ()) -> Page:
@@ -121,8 +138,10 @@ class Asking:
         scores = letter_scores(self.reader, picture) if self.reader and values else None
         for element in rng.sample(values, min(len(values), 3)):
             value, seen = value_of(element), covered(element)
-            letters = () if scores is None else tokens_of_letters(scores, value, seen) or ()
-            asked.append((self.reading(what_is(element), value, letters, seen), element))
+            line, letters = (
+                (None, ()) if scores is None else tokens_of_letters(scores, value, seen) or (None, ())
+            )
+            asked.append((self.reading(what_is(element), value, letters, seen, line), element))
         asked.append((self.question(typed(rng, typed_words(step.app)), ()), None))
         if not step.step.keys() & {"click", "type"}:
             asked.append((self.question(step.step, step.elements), None))
@@ -133,22 +152,23 @@ class Asking:
         return Page(Item((self.around[0], shown, self.around[1]), questions), about)
 
     def _about(
-        self, rng: Random, element: Element, tokens: Sequence[int | None], place: tuple[int, int]
+        self, rng: Random, element: Element, tokens: Sequence[int | None], line: int, part: Sequence[int]
     ) -> About:
         """A question about an element of a crop, each letter of whose text stands on one of `tokens`."""
         x, y, width, height = element.box
-        element = replace(element, box=(x + place[0] * TOKEN, y + place[1] * TOKEN, width, height))
+        element = replace(element, box=(x + part[0], y + part[1], width, height))
         seen = sorted({token for token in tokens if token is not None})
         if value := value_of(element):
-            return self.reading(what_is(element), value, tokens[-len(value) :], seen), element
-        return self.question(clicked(element, rng), [element], seen), element
+            return self.reading(what_is(element), value, tokens[-len(value) :], seen, line), element
+        return self.question(clicked(element, rng), [element], part, (seen, line)), element
 
     def reading(
-        self, text: str, answer: str, tokens: Sequence[int | None], seen: Sequence[int] = ()
-    ) -> Question:
+        self, text: str, answer: str, tokens: Sequence[int | None], seen: Sequence[int] = (),
+        line: int | None = None,
+    ) -> Question:  # fmt: skip
         """A question that is answered by what stands on the tokens `seen`, or else on `tokens`.
 
-        If these are as many as letters, each has its own.
+        If these are as many as letters, each has its own; in this `line` of their patches, if it is known.
         """
         begin, seen = "ANS ", seen or sorted({token for token in tokens if token is not None})
         made = self.tokenizer(
@@ -159,26 +179,38 @@ class Asking:
         spell = {number: [letters[letter]] for number, letter in at.items()
                  if 0 <= letter < len(letters) and letters[letter] is not None}  # fmt: skip
         find = dict.fromkeys(spell or [0], seen) if seen else {}
-        return Question(self._prompt(f"{text}\n"), made["input_ids"], find=find, spell=spell)
+        lines = () if line is None else (dict.fromkeys(find, line), dict.fromkeys(spell, line))
+        return Question(self._prompt(f"{text}\n"), made["input_ids"], (), find, spell, *lines)
 
     def _prompt(self, text: str) -> list[int]:
         return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
 
     def question(
-        self, step: Mapping[str, Any], elements: Sequence[Element], seen: Sequence[int] | None = None
-    ) -> Question:
-        """The question of a script step: its plan is asked, its action is the reply.
+        self, step: Mapping[str, Any], elements: Sequence[Element], part: Sequence[int] = WHOLE,
+        seen: tuple[Sequence[int], int] | None = None,
+    ) -> Question:  # fmt: skip
+        """The question of a script step about a part of the screen: its plan is asked, its action replied.
 
-        `seen` are the tokens that show the name of the only element; else they are those that it covers.
+        `seen` are the tokens that show the name of the only element, and the line of their patches; else they
+        are those that it covers.  Of what has its name beside, the place is shown as well.
         """
         ((_, what),) = step.items()
         named = {element.name: element for element in elements}
         reply = self.encode(on_grid(action_of(step, lambda name: named[name].center)) + "<|im_end|>")
         points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
-        targets = what if isinstance(what, list | tuple) else [what]
-        look = [covered(named[name]) if seen is None else seen for name in targets[: len(points)]]
-        find = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
-        return Question(self._prompt(to_plan(step)), reply, points, find)
+        targets = [
+            named[name] for name in (what if isinstance(what, list | tuple) else [what])[: len(points)]
+        ]
+        find, found_in, spell, spelled_in = {}, {}, {}, {}
+        for at, element in zip(points, targets, strict=True):
+            token, line = middle(element, part)
+            if tokens := covered(element, part) if seen is None else seen[0]:
+                find[at] = tokens
+            if element.role in BESIDE:
+                spell[at], spelled_in[at] = [token], line
+            if seen or element.role not in BESIDE:
+                found_in[at] = seen[1] if seen else line
+        return Question(self._prompt(to_plan(step)), reply, points, find, spell, found_in, spelled_in)
 
 
 class Named:
@@ -215,7 +247,7 @@ def part_around(element: Element, least: tuple[int, int], rng: Random) -> tuple[
     It has at least so many columns and rows: parts of one size go through together.
     """
     x, y, width, height = element.box
-    beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)  # where a drawn one's name is
+    beside, above = BESIDE.get(element.role, (0, 0))
     edges = []
     for begin, end, size, most in (
         (x - beside, x + width + beside, least[0], COLUMNS), (y - above, y + height + above, least[1], ROWS),

@@ -26,10 +26,11 @@ def letter_scores(reader: Reader, picture: Image.Image) -> np.ndarray:
     return reader.told(patches)[0].float().log_softmax(-1).amax(-2).numpy()
 
 
-def tokens_of_letters(scores: np.ndarray, text: str, tokens: Sequence[int]) -> list[int] | None:
-    """The token of each letter of a text that stands in one line on some of these `tokens`; None if nowhere.
+def tokens_of_letters(scores: np.ndarray, text: str, tokens: Sequence[int]) -> tuple[int, list[int]] | None:
+    """The line of patches and the token of each letter of a text that stands in one line on some of `tokens`.
 
-    Letters follow each other from left to right, at most two in a patch side by side.
+    None if it stands nowhere there.  Letters follow each other to the right, at most two in a patch side by
+    side.
     """
     across = scores.shape[1] // MERGE
     rows, columns = np.divmod(np.asarray(tokens), across)
@@ -49,4 +50,4 @@ def tokens_of_letters(scores: np.ndarray, text: str, tokens: Sequence[int]) -> l
     for steps in reversed(came):
         found.append(int((top + row) // MERGE * across + (left + column) // MERGE))
         column -= steps[row, column]
-    return found[::-1]
+    return int(top + row) % MERGE, found[::-1]

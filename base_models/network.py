@@ -1,12 +1,16 @@
 """The network that is taught: tower and language model, with the helps that only training has.
 
-Two attention heads are shown where the asked name is, two others where each letter to copy is, a probe asks
-each image token for its row and column, and patches and tokens tell their letters.  Without them a network
-matches names and still does not click (measured: 67 % matched, 5 % inside).
+Attention heads are shown where the asked name is, others where what it names is and each letter to copy, a
+probe asks each image token for its row and column, and patches and tokens tell their letters.  Without them a
+network matches names and still does not click (measured: 67 % matched, 5 % inside).
+
+Of those heads each has its line of a token's patches: a token may show two rows of a list, and which head has
+found the name says which of them it is.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -17,14 +21,14 @@ from transformers.utils import logging
 
 from base_models.feeding import near
 from base_models.letters import processor
-from base_models.packing import COLUMNS, NOWHERE, ROWS, Packed
-from base_models.plain import HEAD, WIDTH, LanguageModel, joined, start
+from base_models.packing import COLUMNS, NOWHERE, ROWS, Looking, Packed
+from base_models.plain import HEAD, MERGE, WIDTH, LanguageModel, joined, start
 from base_models.seeing import Reader, normalised, reading_loss
 from coda_lib.files import atomic_path, reading
 from coda_study.owned import replaced_folder
 
 # layers whose first heads are shown where to look: a letter is looked for where the name has been found
-FINDING, SPELLING, SHOWN = 2, 4, 2
+FINDING, SPELLING, SHOWN = 2, 4, MERGE
 NETWORK, HELPS = "model.safetensors", "helps.safetensors"  # files of what is published
 _HELPING = ("probe", "reader.head", "reader.merged")
 WEIGHTS = {  # of the losses
@@ -67,9 +71,9 @@ class Pointer(nn.Module):
         learned = batch.labels != NOWHERE
         scores = self.language.logits(last[learned]).float()
         losses = {"reply": F.cross_entropy(scores, batch.labels[learned])}
-        for name, layer, looks in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
-            if len(looks[0]):
-                losses[name] = self._attention_loss(layer, *looks, batch.asked.mask)
+        for name, layer, looking in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
+            if len(looking):
+                losses[name] = self._attention_loss(layer, looking, batch.asked.mask)
         if placed := [group for group in batch.pictures if (group.places != NOWHERE).any()]:
             at, places = (
                 torch.cat([getattr(g, name).flatten(0, 1) for g in placed]) for name in ("at", "places")
@@ -88,14 +92,21 @@ class Pointer(nn.Module):
                        zip(("letters", "tokens"), zip(*lettered, strict=True), strict=True)}  # fmt: skip
         return losses
 
-    def _attention_loss(self, layer: int, looking: Tensor, where: Tensor, mask: Tensor) -> Tensor:
-        """Minus the logarithm of the attention that a layer's heads give to the tokens to look at."""
+    def _attention_loss(self, layer: int, looking: Looking, mask: Tensor) -> Tensor:
+        """Minus the logarithm of the attention that a layer's heads give to the tokens to look at.
+
+        Of a known line, its head's; the other heads should look at the first token.  Else their mean.
+        """
         query, key = self.language.layers[layer].self_attn.seen
-        question, at = looking.unbind(-1)
+        question, at = looking.places.unbind(-1)
         query, key = query[question, :SHOWN, at], key[question, :SHOWN]
         scores = (key @ query[..., None])[..., 0].float() * HEAD**-0.5 + mask[question, :, at].float()
         shares = scores.log_softmax(-1)
-        return -shares.masked_fill(~where[:, None], -1e9).logsumexp(-1).mean()
+        seen = shares.masked_fill(~looking.where[:, None], -1e9).logsumexp(-1)
+        known = looking.line != NOWHERE
+        own = F.one_hot(looking.line.clamp(min=0), SHOWN).bool()
+        of_line = torch.where(own, seen, shares[..., 0] / (SHOWN - 1)).sum(-1)
+        return -torch.where(known, of_line, seen.logsumexp(-1) - math.log(SHOWN)).mean()
 
     @torch.no_grad()
     def chosen(self, batch: Packed) -> Tensor:

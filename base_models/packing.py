@@ -48,7 +48,8 @@ class Shown:
 class Question:
     """Tokens of a question and of its reply, and where in the reply points follow.
 
-    `find` is where heads that point should look, `spell` where heads that read should.
+    `find` is where heads that point should look, `spell` where heads that read should.  `found_in` and
+    `spelled_in` have the line of patches of those tokens, if only one shows it.
     """
 
     prompt: Sequence[int]
@@ -56,6 +57,8 @@ class Question:
     points: Sequence[int] = ()
     find: Looks = field(default_factory=dict)
     spell: Looks = field(default_factory=dict)
+    found_in: Mapping[int, int] = field(default_factory=dict)
+    spelled_in: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,18 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Looking:
+    """Where heads should look."""
+
+    places: Tensor  # (k, 2): question and position
+    where: Tensor  # (k, all tokens)
+    line: Tensor  # (k,): of the tokens' patches; NOWHERE if any
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+@dataclass(frozen=True)
 class Packed:
     """What the questions of a batch share, an item a row; and the questions, each a row."""
 
@@ -106,8 +121,8 @@ class Packed:
     labels: Tensor  # (m, length), NOWHERE where nothing is learned; each stands where its token is predicted
     pictures: Sequence[Pictures]
     points: Tensor  # (p, 2): question and position of tokens that are followed by a point
-    finding: tuple[Tensor, Tensor]  # (k, 2): question and position; (k, all tokens): where it should look
-    spelling: tuple[Tensor, Tensor]
+    finding: Looking
+    spelling: Looking
 
 
 class _Prefix:
@@ -157,23 +172,25 @@ def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
     own = torch.ones(length, length, dtype=torch.bool).tril().expand(count, -1, -1)
     seen = torch.cat((inside[owner][:, None].expand(-1, length, -1), own), -1)
 
-    def looks(name: str) -> tuple[Tensor, Tensor]:
+    def looking(looks: str, lines: str) -> Looking:
         found = [
-            (m, len(question.prompt) + at, prefixes[i].begins[0] if prefixes[i].begins else 0, tokens)
+            (m, len(question.prompt) + at, getattr(question, lines).get(at, NOWHERE),
+             prefixes[i].begins[0] if prefixes[i].begins else 0, tokens)
             for m, (i, question) in enumerate(asked)
-            for at, tokens in getattr(question, name).items()
-        ]
+            for at, tokens in getattr(question, looks).items()
+        ]  # fmt: skip
         where = torch.zeros(len(found), before + length, dtype=torch.bool)
         for row, (*_, begin, tokens) in zip(where, found, strict=True):
             row[[begin + token if token >= 0 else before + ~token for token in tokens]] = True
-        return _pairs([(m, at) for m, at, *_ in found]), where
+        places = _pairs([(m, at) for m, at, *_ in found])
+        return Looking(places, where, torch.tensor([line for _, _, line, *_ in found], dtype=torch.long))
 
     return Packed(
         Tokens(shared, torch.stack(places), first),
         Tokens(ids, (ends[:, None] + torch.arange(length)).expand(3, -1, -1), seen),
         owner, labels, _pictures(items, prefixes, before),
         _pairs([(m, len(q.prompt) + at) for m, (_, q) in enumerate(asked) for at in q.points]),
-        looks("find"), looks("spell"),
+        looking("find", "found_in"), looking("spell", "spelled_in"),
     )  # fmt: skip
 
 

@@ -21,7 +21,6 @@ from base_models.hindsight import hindsights, solo_row
 from base_models.learning import LONG, Encoded, compile_layers, item_of, packed
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import Item, Packed, Shown
-from base_models.rows import covered
 from base_models.seeing import HELD_OUT, SIZES, TOWER_RATE, draw_size, letters_right, train
 from base_models.walks import Transition, Walk, Walks, Window, opened, random_walk, window_of
 from coda_lib.trajectory import decode_image
@@ -193,7 +192,7 @@ def _by_name(asking: Asking, walk: Walk, count: int) -> list[Page]:
     named, rng = Named([walk]), Random(HELD_OUT)
 
     def page(step: Transition, element: Element) -> Page:
-        question = asking.question({"click": element.name}, [element], covered(element))
+        question = asking.question({"click": element.name}, [element])
         return asking.page(Shown(np.asarray(decode_image(step.screen))), [(question, element)])
 
     return [page(*named.draw(rng)) for _ in range(count)]

@@ -14,6 +14,7 @@ from PIL import Image
 
 from base_models.architecture import GRID
 from base_models.packing import TOKEN
+from base_models.plain import MERGE, PATCH
 from base_models.walks import Transition
 from coda_lib.action import Action
 from coda_lib.executor import executor_messages
@@ -28,6 +29,9 @@ from sciencedesk.script import action_of, to_plan
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
 MOVING = ("row", "target", "slider")  # roles of what has no usual place
+# roles of what has its name beside, at most so many px to a side and above or below
+BESIDE = {"target": (TOKEN, TOKEN // 2), "field": (TOKEN, TOKEN)}
+WHOLE = (0, 0, *SIZE)  # the part of the screen (left, top, right, bottom) that is all of it
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 
@@ -131,17 +135,26 @@ def description(elements: Sequence[Element]) -> str:
     return f"{'. '.join(text for text, _ in texts(elements))}."
 
 
-def covered(element: Element, part: Sequence[int] = (0, 0, *SIZE)) -> list[int]:
-    """The tokens that an element covers of a picture of this part (left, top, right, bottom) of the screen.
-
-    Of drawn ones those beside as well: names are.
-    """
+def covered(element: Element, part: Sequence[int] = WHOLE) -> list[int]:
+    """The tokens of a picture of this part of the screen that an element covers; with its name beside it."""
     x, y, width, height = element.box
     x, y, across, deep = x - part[0], y - part[1], (part[2] - part[0]) // TOKEN, (part[3] - part[1]) // TOKEN
-    beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)
+    beside, above = BESIDE.get(element.role, (0, 0))
     columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, across))
     rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, deep))
     return [row * across + column for row in rows for column in columns]
+
+
+def middle(element: Element, part: Sequence[int] = WHOLE) -> tuple[int, int]:
+    """The token of such a picture that has an element's middle, and the line of its patches there."""
+    x, y, width, height = element.box
+    x, y, across = x + width // 2 - part[0], y + height // 2 - part[1], (part[2] - part[0]) // TOKEN
+    return y // TOKEN * across + x // TOKEN, line_of(y)
+
+
+def line_of(y: float) -> int:
+    """The line of a token's patches that has this height in px."""
+    return int(y // PATCH) % MERGE
 
 
 def closer(row: Row, box: Sequence[int], rng: Random) -> Row:

@@ -28,7 +28,7 @@ from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import COLUMNS, ROWS, TOKEN, Shown
 from base_models.pointing import _new_window, shares
-from base_models.rows import dragged
+from base_models.rows import BESIDE, dragged
 from base_models.seeing import Reader
 from base_models.training_tasks import planner_tasks
 from base_models.walks import collect, unambiguous
@@ -97,8 +97,18 @@ def test_a_part_of_a_screen_is_asked_about_at_its_place(walks):
         for question, about in zip(page.item.questions, page.about, strict=True):
             x, y = (coordinates.get(question.reply[question.points[0] + 1 + axis])
                     for axis, coordinates in enumerate((asking.columns, asking.rows)))  # fmt: skip
-            assert all(0 <= token < rows * columns for token in question.find[question.points[0]])
+            (point, *_) = question.points
+            assert all(0 <= token < rows * columns for token in question.find[point])
             left_edge, top_edge, width, height = about.box
+            if about.role in BESIDE:  # the name is beside: the place is shown for itself
+                (token,), line = question.spell[point], question.spelled_in[point]
+                assert point not in question.found_in
+            else:
+                line, token = question.found_in[point], None
+            at = top_edge + height // 2 - top * TOKEN
+            assert line == at // 7 % 3 and token in (
+                None, at // TOKEN * columns + (left_edge + width // 2 - left * TOKEN) // TOKEN
+            )  # fmt: skip
             assert left_edge <= x <= left_edge + width and top_edge <= y <= top_edge + height
 
 

@@ -100,9 +100,9 @@ def test_heads_are_shown_where_to_look_in_either_picture_and_what_to_copy_after_
     ids = torch.cat((batch.shared.ids[0], batch.asked.ids[0]))
     pictures = (ids == image).nonzero()[:, 0]
     begins = [pictures[0].item(), pictures[192].item()]
-    _, where = batch.finding
+    where = batch.finding.where
     assert [place.nonzero()[:, 0].tolist() for place in where[[0, -1]]] == [[begins[0] + 5], [begins[1] + 9]]
-    _, copied = batch.spelling
+    copied = batch.spelling.where
     letters = processor().tokenizer.decode([ids[place.nonzero()[0, 0]] for place in copied])
     assert letters == "grid"
 

@@ -12,7 +12,7 @@ from base_models.accounts import told_screens
 from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.network import Pointer
 from base_models.packing import TOKEN
-from base_models.rows import value_of
+from base_models.rows import line_of, value_of
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import collect
 from coda_lib.paths import CHECKPOINTS
@@ -24,18 +24,21 @@ def reader():
 
 
 def test_letters_of_pages_are_found_on_their_tokens_and_other_texts_nowhere(reader):
-    rng, right, other = Random(5), [], []
+    rng, right, lines, other = Random(5), [], [], []
     for _ in range(15):
         pixels, elements, letters = draw_crop(["x"] * 60, rng, 1.0, (252, 168))
         scores, begin, across = letter_scores(reader, Image.fromarray(pixels)), 0, 252 // TOKEN
         for element in elements:
             text = element.text if value_of(element) else element.name
             known = [int(y // TOKEN) * across + int(x // TOKEN) for x, y, _ in letters[begin:][: len(text)]]
+            line = line_of(letters[begin][1])
             begin += len(text)
             if len(text) > 3 and 0 <= min(known) and max(known) < scores.shape[0] * scores.shape[1] // 9:
-                right += np.equal(tokens_of_letters(scores, text, known) or [-1] * len(text), known).tolist()
+                line_found, found = tokens_of_letters(scores, text, known) or (-1, [-1] * len(text))
+                right += np.equal(found, known).tolist()
+                lines.append(line_found == line)
                 other.append(tokens_of_letters(scores, text[::-1] + "q", known))
-    assert len(right) > 500 and np.mean(right) > 0.85
+    assert len(right) > 500 and np.mean(right) > 0.85 and np.mean(lines) > 0.75
     assert np.mean([found is not None for found in other]) < 0.1
 
 

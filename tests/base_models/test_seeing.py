@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -12,8 +13,8 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from base_models.asking import Asking, Page
 from base_models.letters import across, down, letter_tokenizer, processor
-from base_models.network import Pointer, slow_of, weighted
-from base_models.packing import COLUMNS, NOWHERE, TOKEN, Item, Shown
+from base_models.network import FINDING, Pointer, slow_of, weighted
+from base_models.packing import COLUMNS, NOWHERE, TOKEN, Item, Looking, Shown
 from base_models.places import places_told
 from base_models.plain import MERGE, PATCH, WIDTH, LanguageModel, Tower, configuration, joined
 from base_models.pointing import shares
@@ -252,19 +253,40 @@ def test_the_reply_is_learned_and_the_point_lies_in_its_element(steps):
 
 
 def test_what_a_value_is_read_from_shows_its_letters():
-    """Heads that spell are shown, for each letter of the reply, a token whose patches have that letter."""
+    """Heads that spell are shown, for each letter of the reply, a token whose patches of a line have it."""
     asking, rng, spelled = Asking(NAMES, 1.0), Random(2), 0
     for page in (asking.draw(rng, (168, 84)) for _ in range(30)):
         (shown,) = (piece for piece in page.item.shared if isinstance(piece, Shown))
         columns = shown.grid[1]
-        here = {(int(y // TOKEN) * columns + int(x // TOKEN), letter) for x, y, letter in shown.letters}
+        here = {(int(y // TOKEN) * columns + int(x // TOKEN), int(y // PATCH) % MERGE, letter)
+                for x, y, letter in shown.letters}  # fmt: skip
         for question in page.item.questions:
+            if not asking.tokenizer.decode(question.reply).startswith("ANS "):
+                assert question.spell.keys() <= {*question.points}  # a place
+                continue
+            assert question.spell
             for at, (token,) in question.spell.items():
                 letter = asking.tokenizer.decode(question.reply[at + 1])
-                assert letter == "\ufffd" or (token, letter) in here
+                assert letter == "\ufffd" or (token, question.spelled_in[at], letter) in here
                 spelled += 1
-            assert bool(question.spell) == asking.tokenizer.decode(question.reply).startswith("ANS ")
     assert spelled > 100
+
+
+def test_each_line_of_a_tokens_patches_has_its_head():
+    """The loss is 0 if the line's head looks at the token, and the others at the first one."""
+    pointer = Pointer(Reader(), 60)
+    keys = torch.eye(8, 32).expand(1, 4, 8, 32)  # of 8 tokens, as that of head h may be told from all others
+    query = torch.zeros(1, 4, 1, 32)
+    query[0, 0, 0, 0] = query[0, 1, 0, 5] = query[0, 2, 0, 0] = 500.0  # heads 0 and 2 at token 0, 1 at 5
+    pointer.language.layers[FINDING].self_attn.seen = query, keys
+    where, mask = torch.arange(8)[None] == 5, torch.zeros(1, 1, 1, 8)
+
+    def loss(line: int) -> float:
+        looking = Looking(torch.tensor([[0, 0]]), where, torch.tensor([line]))
+        return pointer._attention_loss(FINDING, looking, mask).item()
+
+    assert loss(1) == pytest.approx(0) and loss(0) > 50 and loss(2) > 50
+    assert loss(NOWHERE) == pytest.approx(math.log(3))  # of any line: a third of the heads look there
 
 
 def test_what_reading_has_trained_changes_at_a_share_of_the_rate(tmp_path, monkeypatch):

@@ -111,6 +111,13 @@ def visible(v: Mapping[str, Any]) -> list[str]:
     return [layer for layer in v["layers"] if layer not in v["hidden"]]
 
 
+def uncovered(v: Mapping[str, Any]) -> list[str]:
+    """The visible layers down to the first raster that lets nothing through, the uppermost first."""
+    layers = visible(v)
+    solid = (i for i, name in enumerate(layers) if name in RASTERS and v["opacity"].get(name, 100) == 100)
+    return layers[: next(solid, len(layers)) + 1]
+
+
 def edges(v: Mapping[str, Any]) -> list[int]:
     """The region's north, south, east and west edge in km; the whole map if no region is set."""
     return v["edges"] if v["region"] == "custom" else ZONES[v["region"] or "whole"]

@@ -66,8 +66,8 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 
 
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
-    """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
-    tops = land.shown_peaks(v) if "Peaks" in land.visible(v) else {}
+    """Boxes in px of the objects on the map: the marks, and the peaks if no raster covers them."""
+    tops = land.shown_peaks(v) if "Peaks" in land.uncovered(v) else {}
     peak, mark = QRect(-7, -9, 14, 14), QRect(-11, -7, 22, 14)
     boxes = {name: peak.translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()}
     boxes |= {name: mark.translated(_at_px(v, *land.MARKS[name]).toPoint()) for name in v["marks"]}

@@ -44,6 +44,16 @@ def test_there_is_a_place_for_every_name():
     assert len(tops) == len(MADE_LAYERS) == 41
 
 
+def test_peaks_that_a_raster_covers_are_not_there(env):
+    """Their names cannot be read; under one that lets something through they are."""
+    for layers, opacity, seen in (
+        (["Peaks", "Elevation"], {}, True), (["Elevation", "Peaks"], {}, False),
+        (["Elevation", "Peaks"], {"Elevation": 60}, True), (["Contours", "Peaks", "Slope"], {}, True),
+    ):  # fmt: skip
+        env.desk.reset({"layers": layers, "opacity": opacity})
+        assert ("Ash" in names(env, "target")) == seen
+
+
 def test_no_peak_of_the_task_space_covers_another(env):
     width = env.desk.fontMetrics().horizontalAdvance
     task_space = space("gis")
