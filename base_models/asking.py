@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from base_models.learning import packed
 from base_models.lettering import letter_scores, tokens_of_letters
@@ -31,6 +32,7 @@ from base_models.rows import (
     random_text,
     typed,
     value_of,
+    with_name,
 )
 from base_models.seeing import Reader
 from base_models.synthetic_screens import draw_crop
@@ -39,11 +41,13 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
 
+KNOWN = 2  # letters of a name that may be of others as well
 ASKED, MORE = 8, 1  # about a picture, at most, and beside the thing that a part of a screen is drawn for
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
 
 About = tuple[Question, Element | str | None]
+Names = Mapping[str, tuple[Sequence[int], int]]
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,14 @@ class Asking:
             texts = [element.text if value_of(element) else element.name for element in elements]
             asked: list[About] = []
             continued: list[About] = []
+            where = []
             for element, text in zip(elements, texts, strict=True):
                 tokens = [int(y // TOKEN) * across + int(x // TOKEN) if 0 <= x < size[0] and 0 <= y < size[1]
                           else None for x, y, _ in letters[begin : begin + len(text)]]  # fmt: skip
                 line = line_of(letters[begin][1])
                 begin += len(text)
+                element = moved(element, part)
+                where += [(token, line, *middle(element)) for token in {*tokens} - {None}]
                 if names.count(element.name) == 1:
                     asked.append(self._about(rng, element, tokens, line, part))
                 known = rng.randint(2, 4)
@@ -107,7 +114,7 @@ class Asking:
                 asked += rng.sample(continued, min(len(continued), ASKED))
                 if rng.random() < TYPED * len(asked):
                     asked.append((self.question({"type": random_text(rng)}, ()), None))
-                return self.page(Shown(pixels, place, letters), asked)
+                return self.page(Shown(pixels, place, letters, where), asked)
 
     def draw_part(self, rng: Random, step: Transition, element: Element, least: tuple[int, int]) -> Page:
         """The part of a screen around one thing, at its place there, with clicks on what lies in it.
@@ -118,8 +125,10 @@ class Asking:
         box = left * TOKEN, top * TOKEN, right * TOKEN, down * TOKEN
         others = [e for e in unambiguous(step.elements, step.before) if e != element and within(e, box)]
         asked = [element, *rng.sample(others, min(len(others), MORE))]
-        questions = [(self.question(clicked(e, rng), [e], box), e) for e in asked]
-        return self.page(Shown(np.asarray(decode_image(step.screen).crop(box)), (left, top)), questions)
+        picture = decode_image(step.screen).crop(box)
+        named = self._named(asked, picture, box)
+        questions = [(self.question(clicked(e, rng), [e], box, named), e) for e in asked]
+        return self.page(Shown(np.asarray(picture), (left, top)), questions)
 
     def draw_screen(self, rng: Random, step: Transition, named: Sequence[Element] = ()) -> Page:
         """The screen before a step of a walk, with questions mostly about what is not always at one place.
@@ -131,10 +140,12 @@ class Asking:
         values = [e for e in step.elements if value_of(e)]
         asked: list[About] = []
         drawn = rng.sample(moving, min(len(moving), ASKED)) + rng.sample(clear, min(len(clear), 4))
-        for element in [*named, *drawn]:
+        drawn = [*named, *drawn]
+        read = self._named(clear if any(e.role in BESIDE for e in drawn) else (), picture)
+        for element in drawn:
             drag = element.role == "slider" or (element.role in MOVING and rng.random() < 0.1)
             steps = dragged(element, clear, rng) if drag else clicked(element, rng)
-            asked.append((self.question(steps, step.elements), element))
+            asked.append((self.question(steps, step.elements, named=read), element))
         scores = letter_scores(self.reader, picture) if self.reader and values else None
         for element in rng.sample(values, min(len(values), 3)):
             value, seen = value_of(element), covered(element)
@@ -155,12 +166,10 @@ class Asking:
         self, rng: Random, element: Element, tokens: Sequence[int | None], line: int, part: Sequence[int]
     ) -> About:
         """A question about an element of a crop, each letter of whose text stands on one of `tokens`."""
-        x, y, width, height = element.box
-        element = replace(element, box=(x + part[0], y + part[1], width, height))
-        seen = sorted({token for token in tokens if token is not None})
         if value := value_of(element):
+            seen = sorted({token for token in tokens if token is not None})
             return self.reading(what_is(element), value, tokens[-len(value) :], seen, line), element
-        return self.question(clicked(element, rng), [element], part, (seen, line)), element
+        return self.question(clicked(element, rng), [element], part, {element.name: (tokens, line)}), element
 
     def reading(
         self, text: str, answer: str, tokens: Sequence[int | None], seen: Sequence[int] = (),
@@ -171,46 +180,75 @@ class Asking:
         If these are as many as letters, each has its own; in this `line` of their patches, if it is known.
         """
         begin, seen = "ANS ", seen or sorted({token for token in tokens if token is not None})
-        made = self.tokenizer(
-            f"{begin}{answer}<|im_end|>", add_special_tokens=False, return_offsets_mapping=True
-        )
-        at = {number - 1: start - len(begin) for number, (start, _) in enumerate(made["offset_mapping"])}
+        at = {
+            number - 1: start - len(begin)
+            for start, number in self._letters(f"{begin}{answer}<|im_end|>").items()
+        }
         letters = tokens if len(tokens) == len(answer) else ()
         spell = {number: [letters[letter]] for number, letter in at.items()
                  if 0 <= letter < len(letters) and letters[letter] is not None}  # fmt: skip
         find = dict.fromkeys(spell or [0], seen) if seen else {}
         lines = () if line is None else (dict.fromkeys(find, line), dict.fromkeys(spell, line))
-        return Question(self._prompt(f"{text}\n"), made["input_ids"], (), find, spell, *lines)
+        reply = self.encode(f"{begin}{answer}<|im_end|>")
+        return Question(self._prompt(f"{text}\n"), reply, (), find, spell, *lines)
 
     def _prompt(self, text: str) -> list[int]:
         return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
 
+    def _named(self, elements: Sequence[Element], picture: Image.Image, part: Sequence[int] = WHOLE) -> Names:
+        """Where the names stand that are beside their things, as the reader sees it."""
+        beside = [element for element in elements if element.role in BESIDE]
+        if not self.reader or not beside:
+            return {}
+        scores = letter_scores(self.reader, picture)
+        found = {e.name: tokens_of_letters(scores, e.name, covered(e, part)) for e in beside}
+        return {name: shown[::-1] for name, shown in found.items() if shown}
+
     def question(
         self, step: Mapping[str, Any], elements: Sequence[Element], part: Sequence[int] = WHOLE,
-        seen: tuple[Sequence[int], int] | None = None,
+        named: Names | None = None,
     ) -> Question:  # fmt: skip
         """The question of a script step about a part of the screen: its plan is asked, its action replied.
 
-        `seen` are the tokens that show the name of the only element, and the line of their patches; else they
-        are those that it covers.  Of what has its name beside, the place is shown as well.
+        `named` has of some names the tokens that show their letters, and the line of their patches; other
+        things are looked for where they are.  So they are from the name's first letters on.
         """
         ((_, what),) = step.items()
-        named = {element.name: element for element in elements}
-        reply = self.encode(on_grid(action_of(step, lambda name: named[name].center)) + "<|im_end|>")
+        things = {element.name: element for element in elements}
+        reply = self.encode(on_grid(action_of(step, lambda name: things[name].center)) + "<|im_end|>")
         points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
-        targets = [
-            named[name] for name in (what if isinstance(what, list | tuple) else [what])[: len(points)]
-        ]
-        find, found_in, spell, spelled_in = {}, {}, {}, {}
-        for at, element in zip(points, targets, strict=True):
-            token, line = middle(element, part)
-            if tokens := covered(element, part) if seen is None else seen[0]:
-                find[at] = tokens
-            if element.role in BESIDE:
-                spell[at], spelled_in[at] = [token], line
-            if seen or element.role not in BESIDE:
-                found_in[at] = seen[1] if seen else line
-        return Question(self._prompt(to_plan(step)), reply, points, find, spell, found_in, spelled_in)
+        targets = (what if isinstance(what, list | tuple) else [what])[: len(points)]
+        spell, spelled_in, plan = {}, {}, to_plan(step)
+        prompt, letters = self._prompt(plan), self._letters(plan)
+        find, found_in = {}, {}
+        for at, name in zip(points, targets, strict=True):
+            element = things[name]
+            line = None if element.role in BESIDE else line_of(element.box[1] + element.box[3] / 2 - part[1])
+            tokens, line = (named or {}).get(name) or (covered(element, part), line)
+            seen = sorted({token for token in tokens if token is not None})
+            if not seen:
+                continue
+            spell[at] = find[at] = seen
+            begin = plan.index(f"'{name}'") + 1
+            for number in range(KNOWN, len(name)):
+                if begin + number in letters:
+                    own = tokens[number] if len(tokens) == len(name) else None
+                    find[letters[begin + number] - len(prompt)] = seen if own is None else [own]
+            if line is not None:
+                spelled_in[at] = line
+                found_in |= dict.fromkeys(find.keys() - found_in.keys(), line)
+        return Question(prompt, reply, points, find, spell, found_in, spelled_in)
+
+    def _letters(self, text: str) -> dict[int, int]:
+        """Numbers of a text's tokens by the letters that they begin with."""
+        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return {start: number for number, (start, _) in enumerate(made["offset_mapping"])}
+
+
+def moved(element: Element, part: Sequence[int]) -> Element:
+    """An element of a part of the screen at its place on the whole of it."""
+    x, y, width, height = element.box
+    return replace(element, box=(x + part[0], y + part[1], width, height))
 
 
 class Named:
@@ -242,17 +280,14 @@ class Named:
 
 
 def part_around(element: Element, least: tuple[int, int], rng: Random) -> tuple[int, int, int, int]:
-    """Left, top, right and lower edge, in tokens, of a part of the screen that has all of an element.
+    """Left, top, right and lower edge, in tokens, of a part of the screen that has an element and its name.
 
     It has at least so many columns and rows: parts of one size go through together.
     """
-    x, y, width, height = element.box
-    beside, above = BESIDE.get(element.role, (0, 0))
+    x, y, right, bottom = with_name(element)
     edges = []
-    for begin, end, size, most in (
-        (x - beside, x + width + beside, least[0], COLUMNS), (y - above, y + height + above, least[1], ROWS),
-    ):  # fmt: skip
-        first, last = max(0, begin // TOKEN), min(most, (end - 1) // TOKEN + 1)
+    for begin, end, size, most in ((x, right, least[0], COLUMNS), (y, bottom, least[1], ROWS)):
+        first, last = max(0, int(begin // TOKEN)), min(most, int((end - 1) // TOKEN) + 1)
         size = max(size, last - first)
         low = rng.randint(max(0, last - size), min(first, most - size))
         edges.append((low, low + size))

@@ -42,20 +42,21 @@ def letters_told(pointer: Pointer, page: Page, labels: Page | None = None) -> tu
 
 @torch.no_grad()
 def attention(pointer: Pointer, page: Page, number: int, shown: Page | None = None) -> np.ndarray:
-    """The mean attention (rows, columns of tokens) of the heads that find, as the reply's point is chosen.
+    """The attention (rows, columns of tokens) of the head that finds, as the reply's point is chosen.
 
-    To question `number` of a page, about its picture or that of another page.
+    To question `number` of a page, about its picture or that of another page.  Each head has a line of a
+    token's patches: this is the one that looks most at the picture.
     """
     page = page.seen_as(picture_of(shown).pixels) if shown else page
     question = page.item.questions[number]
     batch = packed([page.item])
     pointer.states(batch, batch.asked.ids)
     query, key = pointer.language.layers[FINDING].self_attn.seen
-    at = len(question.prompt) + min(question.find)
+    at = len(question.prompt) + question.points[0]
     scores = (key[number, :SHOWN] @ query[number, :SHOWN, at, :, None])[..., 0].float() * HEAD**-0.5
-    shares = (scores + batch.asked.mask[number, :, at].float()).softmax(-1).mean(0)
     (pictures,) = batch.pictures
-    return shares[pictures.at[0]].view(picture_of(page).grid).numpy()
+    shares = (scores + batch.asked.mask[number, :, at].float()).softmax(-1)[:, pictures.at[0]]
+    return max(shares, key=torch.sum).view(picture_of(page).grid).numpy()
 
 
 def reply_table(pointer: Pointer, rows: Sequence[Row]) -> pd.DataFrame:

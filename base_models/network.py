@@ -1,8 +1,9 @@
 """The network that is taught: tower and language model, with the helps that only training has.
 
-Attention heads are shown where the asked name is, others where what it names is and each letter to copy, a
-probe asks each image token for its row and column, and patches and tokens tell their letters.  Without them a
-network matches names and still does not click (measured: 67 % matched, 5 % inside).
+Attention heads are shown where the asked name is, others where each letter to copy is.  A probe asks each
+image token for its row and column, another one where the thing is whose name it shows; patches and tokens
+tell their letters.  Without such helps a network matches names and still does not click (measured: 67 %
+matched, 5 % inside).
 
 Of those heads each has its line of a token's patches: a token may show two rows of a list, and which head has
 found the name says which of them it is.
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from transformers.utils import logging
 
 from base_models.feeding import near
-from base_models.letters import processor
+from base_models.letters import COORDINATES, processor
 from base_models.packing import COLUMNS, NOWHERE, ROWS, Looking, Packed
 from base_models.plain import HEAD, MERGE, WIDTH, LanguageModel, joined, start
 from base_models.seeing import Reader, normalised, reading_loss
@@ -30,9 +31,9 @@ from coda_study.owned import replaced_folder
 # layers whose first heads are shown where to look: a letter is looked for where the name has been found
 FINDING, SPELLING, SHOWN = 2, 4, MERGE
 NETWORK, HELPS = "model.safetensors", "helps.safetensors"  # files of what is published
-_HELPING = ("probe", "reader.head", "reader.merged")
+_HELPING = ("probe", "pointed", "reader.head", "reader.merged")
 WEIGHTS = {  # of the losses
-    "reply": 1.0, "find": 1.0, "spell": 1.0, "place": 0.3, "letters": 1.0, "tokens": 1.0,
+    "reply": 1.0, "find": 1.0, "spell": 1.0, "place": 0.3, "named": 0.3, "letters": 1.0, "tokens": 1.0,
 }  # fmt: skip
 
 
@@ -43,7 +44,9 @@ class Pointer(nn.Module):
         super().__init__()
         self.reader, self.language = reader, LanguageModel(vocabulary)
         self.probe = nn.Linear(WIDTH, COLUMNS + ROWS)
+        self.pointed = nn.Linear(WIDTH, MERGE * 2 * len(COORDINATES))
         start(self.probe, 1.0)
+        start(self.pointed, 0.0)  # or it shakes a network that has learned without it
 
     def states(self, batch: Packed, ids: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
         """Last states of the questions' tokens (m, length, width); by layers those of what is shared.
@@ -81,6 +84,11 @@ class Pointer(nn.Module):
             probed = self.probe(layers[1].flatten(0, 1)[at]).float().split((COLUMNS, ROWS), -1)
             pairs = zip(probed, places.unbind(-1), strict=True)
             losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
+        if len(named := torch.cat([group.named for group in batch.pictures])):
+            at, line, *where = named.unbind(-1)
+            told = self.pointed(layers[SPELLING - 1].flatten(0, 1)[at]).unflatten(-1, (MERGE, -1))
+            told = told[torch.arange(len(at)), line].float().chunk(2, -1)
+            losses["named"] = sum(F.cross_entropy(*pair) for pair in zip(told, where, strict=True))
         lettered = [
             (reading_loss(self.reader.told(of_patches[group.lettered]), group.told, group.clear),
              reading_loss(self.reader.told_by(tokens[group.lettered]), group.told, group.clear))
@@ -147,7 +155,9 @@ class Pointer(nn.Module):
                 named = ((name.partition("."), weight) for name, weight in state.items())
                 state = {f"{parts[part]}.{name}": weight for (part, _, name), weight in named}
                 state |= load_file(path / HELPS)
-            pointer.load_state_dict(state)
+            left = pointer.load_state_dict(state, strict=False)
+            if left.unexpected_keys or any(not name.startswith("pointed.") for name in left.missing_keys):
+                raise ValueError("it has other weights")
         return pointer
 
     def write(self, path: Path) -> None:

@@ -32,11 +32,14 @@ class Shown:
     """A picture, its place (column, row) in tokens on the whole screen, and the letters of a page.
 
     Without a place it is a picture of its own, with positions of its own size, as transformers gives them.
+    `named` says where things are whose names are known to stand on tokens: of a token and a line of its
+    patches, the numbers of column and row of a thing's middle.
     """
 
     pixels: np.ndarray
     place: tuple[int, int] | None = (0, 0)
     letters: Letters | None = None
+    named: Sequence[tuple[int, int, int, int]] = ()
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -73,7 +76,8 @@ class Item:
 class Pictures:
     """Pictures of one size in 8 bits (n, height, width, 3), and the places of their tokens in a flat batch.
 
-    Those that have been encoded already have their `tokens` (n, rows, columns, width).
+    Those that have been encoded already have their `tokens` (n, rows, columns, width).  In `named` (k, 4) the
+    first number is the place of a token in that batch.
     """
 
     pixels: Tensor
@@ -83,6 +87,7 @@ class Pictures:
     told: Tensor  # letters of their patches
     clear: Tensor  # whether these count
     tokens: Tensor | None = None
+    named: Tensor = field(default_factory=lambda: torch.zeros(0, 4, dtype=torch.long))
 
 
 @dataclass(frozen=True)
@@ -226,5 +231,7 @@ def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -
             torch.tensor([begin for _, begin in placed])[:, None] + torch.arange(rows * columns),
             torch.stack([grid + torch.tensor(p.place) if p.place else nowhere for p in pictures]),
             torch.tensor(known, dtype=torch.long), torch.as_tensor(told), torch.as_tensor(clear),
+            named=torch.tensor([(begin + token, *where) for picture, begin in placed
+                                for token, *where in picture.named], dtype=torch.long).view(-1, 4),
         ))  # fmt: skip
     return groups

@@ -29,8 +29,8 @@ from sciencedesk.script import action_of, to_plan
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
 MOVING = ("row", "target", "slider")  # roles of what has no usual place
-# roles of what has its name beside, at most so many px to a side and above or below
-BESIDE = {"target": (TOKEN, TOKEN // 2), "field": (TOKEN, TOKEN)}
+BESIDE = ("target", "field")  # roles of what has its name beside
+_LETTER = 6.5  # px of a name, about
 WHOLE = (0, 0, *SIZE)  # the part of the screen (left, top, right, bottom) that is all of it
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
@@ -72,6 +72,12 @@ def on_grid(action: Action) -> str:
     points = {"x": WIDTH, "y": HEIGHT, "x2": WIDTH, "y2": HEIGHT}
     snapped = {name: snap(getattr(action, name), side) for name, side in points.items()}
     return format_action(replace(action, **snapped), SIZE)
+
+
+def middle(element: Element) -> tuple[int, int]:
+    """An element's middle as numbers of coordinates, column and row."""
+    x, y, width, height = element.box
+    return round((x + width / 2) / GRID), round((y + height / 2) / GRID)
 
 
 def typed(rng: Random, texts: Sequence[str]) -> dict[str, Any]:
@@ -135,21 +141,28 @@ def description(elements: Sequence[Element]) -> str:
     return f"{'. '.join(text for text, _ in texts(elements))}."
 
 
+def with_name(element: Element) -> tuple[float, float, float, float]:
+    """The box of an element (left, top, right, bottom) in px with its name, if it is beside.
+
+    The names of drawn things stand to either side, those of fields before or above them.
+    """
+    x, y, width, height = element.box
+    left, right, above, below = 0.0, 0.0, 0, 0
+    if element.role == "target":
+        left, above, below = 9 + _LETTER * len(element.name), 12, 6
+        right = left
+    elif element.role == "field":
+        left, above = 4 * TOKEN, TOKEN
+    return x - left, y - above, x + width + right, y + height + below
+
+
 def covered(element: Element, part: Sequence[int] = WHOLE) -> list[int]:
-    """The tokens of a picture of this part of the screen that an element covers; with its name beside it."""
-    x, y, width, height = element.box
-    x, y, across, deep = x - part[0], y - part[1], (part[2] - part[0]) // TOKEN, (part[3] - part[1]) // TOKEN
-    beside, above = BESIDE.get(element.role, (0, 0))
-    columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, across))
-    rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, deep))
+    """The tokens of a picture of this part of the screen that an element covers, with its name."""
+    across, deep = (part[2] - part[0]) // TOKEN, (part[3] - part[1]) // TOKEN
+    x, y, right, bottom = with_name(element)
+    columns = range(max(0, int((x - part[0]) // TOKEN)), min(int((right - part[0] - 1) // TOKEN) + 1, across))
+    rows = range(max(0, int((y - part[1]) // TOKEN)), min(int((bottom - part[1] - 1) // TOKEN) + 1, deep))
     return [row * across + column for row in rows for column in columns]
-
-
-def middle(element: Element, part: Sequence[int] = WHOLE) -> tuple[int, int]:
-    """The token of such a picture that has an element's middle, and the line of its patches there."""
-    x, y, width, height = element.box
-    x, y, across = x + width // 2 - part[0], y + height // 2 - part[1], (part[2] - part[0]) // TOKEN
-    return y // TOKEN * across + x // TOKEN, line_of(y)
 
 
 def line_of(y: float) -> int:

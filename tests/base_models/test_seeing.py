@@ -37,6 +37,7 @@ from base_models.walks import collect
 from coda_lib.errors import UserError
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.elements import Element
 
 NAMES = ["Elevation", "Zoom in", *(f"name {i}" for i in range(60))]
 
@@ -254,7 +255,7 @@ def test_the_reply_is_learned_and_the_point_lies_in_its_element(steps):
 
 def test_what_a_value_is_read_from_shows_its_letters():
     """Heads that spell are shown, for each letter of the reply, a token whose patches of a line have it."""
-    asking, rng, spelled = Asking(NAMES, 1.0), Random(2), 0
+    asking, rng, spelled, named = Asking(NAMES, 1.0), Random(2), 0, 0
     for page in (asking.draw(rng, (168, 84)) for _ in range(30)):
         (shown,) = (piece for piece in page.item.shared if isinstance(piece, Shown))
         columns = shown.grid[1]
@@ -262,14 +263,43 @@ def test_what_a_value_is_read_from_shows_its_letters():
                 for x, y, letter in shown.letters}  # fmt: skip
         for question in page.item.questions:
             if not asking.tokenizer.decode(question.reply).startswith("ANS "):
-                assert question.spell.keys() <= {*question.points}  # a place
+                assert question.spell.items() <= question.find.items()  # a name
+                for at, (token, *more) in question.find.items():
+                    letter = asking.tokenizer.decode(question.prompt[at]) if at < 0 else "\ufffd"
+                    assert letter == "\ufffd" or more or (token, question.found_in[at], letter) in here
+                    named += at < 0
                 continue
             assert question.spell
             for at, (token,) in question.spell.items():
                 letter = asking.tokenizer.decode(question.reply[at + 1])
                 assert letter == "\ufffd" or (token, question.spelled_in[at], letter) in here
                 spelled += 1
-    assert spelled > 100
+    assert spelled > 100 and named > 100
+
+
+def test_a_page_says_where_things_are_by_the_tokens_that_show_their_names():
+    """The probe learns it of them, in a line of their patches."""
+    asking, rng = Asking(NAMES, 1.0), Random(3)
+    for _ in range(20):
+        page = asking.draw(rng, (168, 84))
+        (shown,) = (piece for piece in page.item.shared if isinstance(piece, Shown))
+        lines = {(int(y // TOKEN) * shown.grid[1] + int(x // TOKEN), int(y // PATCH) % MERGE)
+                 for x, y, _ in shown.letters}  # fmt: skip
+        assert {where[:2] for where in shown.named} <= lines
+        named = {where[2:] for where in shown.named}
+        for question, about in zip(page.item.questions, page.about, strict=True):
+            if isinstance(about, Element) and question.points:
+                ids = question.reply[question.points[0] + 1 :][:2]
+                assert (asking.columns[ids[0]] // 4, asking.rows[ids[1]] // 4) in named
+    pointer = Pointer(Reader(), len(asking.tokenizer))
+    optimizer = torch.optim.AdamW(pointer.parameters(), lr=3e-3)
+    batch, losses = asking.pack([asking.draw(rng, (168, 84))]), []
+    for _ in range(30):
+        losses.append(pointer.losses(batch)["named"])
+        losses[-1].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_each_line_of_a_tokens_patches_has_its_head():
