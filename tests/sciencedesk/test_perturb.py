@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFont, QImage, QPainter
 
 from coda_lib.applications import APPS
 from coda_lib.paths import REPO
@@ -15,6 +18,8 @@ from coda_lib.task import test_tasks
 from coda_lib.trajectory import StopReason, load_trajectories
 from coda_study.evaluation.replay import Replay, replayed
 from sciencedesk.board.tasks import app_tasks
+from sciencedesk.desk.qt import application
+from sciencedesk.desk.widgets import width_of, write
 from sciencedesk.env import ScienceDesk
 from sciencedesk.goals import Aim, compose
 from sciencedesk.make import defaults
@@ -184,3 +189,26 @@ def test_a_script_that_needs_too_many_steps_is_named(desks):
     short = replace(perturbed(task, 0, "test"), steps=1)
     with pytest.raises(ScriptError, match="more than 1 steps"):
         solve(desks["algebra"], short)
+
+
+def test_letters_of_a_picture_keep_their_size_where_it_is_drawn_smaller():
+    """In a small window Qt's own text has fewer pixels and is blurred: names on a sky could not be read."""
+    application()
+
+    def ink(scale: float, draw_text: Callable[..., None]) -> np.ndarray:
+        image = QImage(160, 40, QImage.Format.Format_Grayscale8)
+        image.fill("white")
+        with QPainter(image) as painter:
+            painter.setFont(QFont(application().font()))
+            painter.scale(scale, scale)
+            box = QRect(20, 8, width_of(painter, "Menkalinan"), 12)
+            draw_text(painter, box, Qt.AlignmentFlag.AlignLeft, "Menkalinan")
+        rows = np.frombuffer(image.constBits(), np.uint8).reshape(40, image.bytesPerLine())[:, :160]
+        written = np.argwhere(rows < 255)
+        return rows[slice(written[:, 0].min(), written[:, 0].max() + 1),
+                    slice(written[:, 1].min(), written[:, 1].max() + 1)].copy()  # fmt: skip
+
+    whole = ink(1.0, write)
+    for scale in (0.8, 0.9):
+        assert np.array_equal(ink(scale, write), whole)
+        assert ink(scale, lambda painter, *what: painter.drawText(*what)).shape != whole.shape

@@ -15,6 +15,7 @@ from PySide6.QtCore import QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.algebra.expression import parse
+from sciencedesk.desk.widgets import write_from
 
 _COLORS = ("#d1242f", "#1f6feb", "#1a7f37", "#8250df", "#bc4c00", "#57606a")
 
@@ -71,7 +72,7 @@ def draw_plot(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         points = zip((xs[good] - v["xmin"]) / span * w, h / 2 - ys[good] * h / 10, strict=True)
         painter.drawPolyline(QPolygonF([QPointF(x, y) for x, y in points]))
         if v["legend"]:
-            painter.drawText(6, 14 + 13 * i, text)
+            write_from(painter, 6, 14 + 13 * i, text)
 
 
 def draw_surface(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:

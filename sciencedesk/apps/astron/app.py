@@ -82,7 +82,7 @@ class Astron(Desk):
         self.add("Sky", self.button("Step", self._step), 230, 4, 100, 24)
         self.angle = self.add("Sky", self.label("Angle"), 232, 38, 98, 18)
         self.chosen = self.add("Sky", self.label("Object"), 232, 60, 98, 18)
-        self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 54)
+        self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 48)
         self.marks.setWordWrap(True)
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.date = self.add("Sky", self.field("Date", self._enter_date), 232, 132, 98, 22)

@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.astron.ephemeris import PLANETS, bodies_of, orbits, passage, when_of
 from sciencedesk.apps.astron.skychart import View, background, targets
-from sciencedesk.desk.widgets import free_place, small_font
+from sciencedesk.desk.widgets import free_place, small_font, width_of, write
 
 _COLORS = {
     "Sun": "#ffd400", "Moon": "#ffffff", "Mercury": "#a8a29e", "Venus": "#fde68a", "Earth": "#3b8beb",
@@ -59,11 +59,11 @@ def _paint_bodies(
     painter.setPen(QColor("white"))
     taken = [QRect(p.x() - sizes[n], p.y() - sizes[n], 2 * sizes[n], 2 * sizes[n]) for n, p in points.items()]
     for name, point in points.items():
-        w = painter.fontMetrics().horizontalAdvance(name) + 2
+        w = width_of(painter, name) + 2
         corners = [QRect(point.x() + dx, point.y() + dy, w, 12) for dy in (-15, 4) for dx in (9, -9 - w)]
         box = free_place(corners, room, taken) or corners[0]
         taken.append(box)
-        painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
+        write(painter, box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
 
 
 def orbit_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QLineF, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from sciencedesk.apps.biochem.molecules import Structure, element, structure, view
+from sciencedesk.desk.widgets import write, write_from
 
 Values = Mapping[str, Any]
 
@@ -56,7 +57,7 @@ def draw_scene(v: Values, painter: QPainter, rect: QRect) -> None:
     painter.fillRect(rect, QColor("#101828" if v["dark"] else "white"))
     if s is None:
         painter.setPen(QColor("#888888"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "No molecule")
+        write(painter, rect, Qt.AlignmentFlag.AlignCenter, "No molecule")
         return
     points, scale = view(v["molecule"], v["turn"], rect.width(), rect.height())
     if v["axes"]:
@@ -80,7 +81,7 @@ def draw_scene(v: Values, painter: QPainter, rect: QRect) -> None:
             painter.drawLine(QLineF(center, QPointF(*(points[i, :2] + points[j, :2]) / 2)))
     painter.setPen(ink)
     sign = f"   charge {v['charge']:+d}" if v["charge"] else ""
-    painter.drawText(6, 14, v["molecule"] + sign)
+    write_from(painter, 6, 14, v["molecule"] + sign)
 
 
 def _draw_atom(
@@ -101,7 +102,7 @@ def _draw_atom(
     if v["labels"]:
         painter.setPen(ink)
         box = QRect(round(center.x()) - 12, round(center.y()) - 8, 24, 16)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+        write(painter, box, Qt.AlignmentFlag.AlignCenter, name)
 
 
 def _color(v: Values, name: str) -> QColor:
@@ -125,7 +126,7 @@ def draw_measured(v: Values, painter: QPainter, rect: QRect) -> None:
         painter.fillRect(row, QColor("#9fd8b4" if i == len(last) - 1 else "#e3efe7"))
         painter.setPen(QColor("black"))
         text = f"{name} = {length_or_angle(name, value, v['units'])}"
-        painter.drawText(row.adjusted(8, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, text)
+        write(painter, row.adjusted(8, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, text)
 
 
 def draw_shares(v: Values, painter: QPainter, rect: QRect) -> None:
@@ -134,5 +135,5 @@ def draw_shares(v: Values, painter: QPainter, rect: QRect) -> None:
         width = round(share * (rect.width() - 4))
         painter.fillRect(left, 2, width, rect.height() - 4, QColor(_COLORS[symbol]))
         painter.setPen(QColor("black" if symbol == "H" else "white"))
-        painter.drawText(QRect(left, 2, width, rect.height() - 4), Qt.AlignmentFlag.AlignCenter, symbol)
+        write(painter, QRect(left, 2, width, rect.height() - 4), Qt.AlignmentFlag.AlignCenter, symbol)
         left += width

@@ -17,7 +17,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF
 from scipy import ndimage
 
 from sciencedesk.apps.gis import landscape as land
-from sciencedesk.desk.widgets import draw_placeholder
+from sciencedesk.desk.widgets import draw_placeholder, width_of, write, write_from
 
 MAP = QRect(0, 0, 174, 186)  # px of the canvas; the rest is the legend
 
@@ -89,13 +89,13 @@ def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         box = QRectF(center.x() - 11, center.y() - 7, 22, 14)
         painter.fillRect(box, QColor("#ffe14d") if name == v["queried"] else QColor(255, 255, 255, 170))
         painter.setPen(QColor("#222222"))
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+        write(painter, box, Qt.AlignmentFlag.AlignCenter, name)
     painter.setClipping(False)
     if v["scale"]:
         painter.fillRect(QRect(3, 3, MAP.width() // 3 + 8, 24), QColor("white"))
         painter.fillRect(QRect(7, 19, MAP.width() // 3, 5), QColor("black"))
         painter.setPen(QColor("black"))
-        painter.drawText(8, 15, f"{land.EAST / 3 / v['zoom']:g} km")
+        write_from(painter, 8, 15, f"{land.EAST / 3 / v['zoom']:g} km")
     if v["title"]:
         _draw_note(painter, v["title"], 3, QColor("white"))
     if v["queried"]:
@@ -105,10 +105,10 @@ def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
 
 def _draw_note(painter: QPainter, text: str, y: int, color: QColor) -> None:
     """A line of text at the map's right edge, in a box as wide as it needs."""
-    width = min(MAP.width() - 1, max(89, painter.fontMetrics().horizontalAdvance(text) + 6))
+    width = min(MAP.width() - 1, max(89, width_of(painter, text) + 6))
     painter.fillRect(QRect(MAP.width() - 1 - width, y, width, 18), color)
     painter.setPen(QColor("black"))
-    painter.drawText(QRect(MAP.width() + 2 - width, y, width - 3, 18), Qt.AlignmentFlag.AlignVCenter, text)
+    write(painter, QRect(MAP.width() + 2 - width, y, width - 3, 18), Qt.AlignmentFlag.AlignVCenter, text)
 
 
 def _draw_layers(v: Mapping[str, Any], painter: QPainter) -> None:
@@ -134,10 +134,10 @@ def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
         painter.setPen(QPen(QColor("white"), 1))
         painter.setBrush(QColor("#ffe14d" if chosen else "#d1242f"))
         painter.drawPolygon(QPolygonF([p + QPointF(-6, 4), p + QPointF(6, 4), p + QPointF(0, -8)]))
-        box = QRectF(p.x() + 7, p.y() - 8, max(24, painter.fontMetrics().horizontalAdvance(name) + 2), 13)
+        box = QRectF(p.x() + 7, p.y() - 8, max(24, width_of(painter, name) + 2), 13)
         painter.fillRect(box, QColor(255, 255, 255, 190))
         painter.setPen(QColor("black"))
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+        write(painter, box, Qt.AlignmentFlag.AlignCenter, name)
 
 
 def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
@@ -161,14 +161,14 @@ def _draw_legend(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     painter.fillRect(QRect(rect.x() + 1, 0, rect.width(), 18), QColor("#1f6feb"))
     painter.setPen(QColor("white"))
     box = QRect(rect.x() + 1, 0, rect.width() - 1, 18)
-    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}")
+    write(painter, box, Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}")
     if v["legend"]:
         colors = _colors(v["palette"], np.linspace(1, 0, 12))
         for i, (r, g, b, _) in enumerate(colors.tolist()):
             painter.fillRect(QRect(rect.x() + 5, 42 + 10 * i, 20, 10), QColor(r, g, b))
         painter.setPen(QColor("black"))
-        painter.drawText(QRect(rect.x(), 26, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "high")
-        painter.drawText(QRect(rect.x(), 164, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "low")
+        write(painter, QRect(rect.x(), 26, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "high")
+        write(painter, QRect(rect.x(), 164, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "low")
 
 
 # -- report and table --------------------------------------------------------------------------------------
@@ -194,10 +194,10 @@ def draw_table(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     painter.fillRect(QRect(0, 0, rect.width(), 17), QColor("#34495e"))
     painter.setPen(QColor("white"))
     for x, heading in ((8, "name"), (110, "height m"), (220, "slope degrees")):
-        painter.drawText(x, 13, heading)
+        write_from(painter, x, 13, heading)
     for i, (name, box) in enumerate(table_rows(v, rect).items()):
         chosen = name == v["marked"]
         painter.fillRect(box, QColor("#ffe14d" if chosen else ("#eaf1fb" if i % 2 else "white")))
         painter.setPen(QColor("black"))
         for x, text in zip((8, 110, 220), (name, *land.peaks()[name][2:]), strict=True):
-            painter.drawText(x, box.y() + 12, str(text))
+            write_from(painter, x, box.y() + 12, str(text))

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.spectra.spectroscopy import GRID, SAMPLES, dark, peaks, scores, strengths, trace
-from sciencedesk.desk.widgets import draw_placeholder, free_place, small_font
+from sciencedesk.desk.widgets import draw_placeholder, free_place, small_font, width_of, write
 
 _TOP, _BOTTOM = 18, 15  # px left free for labels above the trace and for the wavelengths below it
 _APART = 12  # px between peaks that can be pointed at
@@ -102,7 +102,7 @@ def draw_plot(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         painter.drawLine(*(points[name] for name in v["measured"]))
     _paint_peaks(v, painter, rect, points)
     painter.setPen(QColor("#7a4b00"))
-    painter.drawText(QRect(4, 2, w - 8, 12), Qt.AlignmentFlag.AlignLeft, v["note"])
+    write(painter, QRect(4, 2, w - 8, 12), Qt.AlignmentFlag.AlignLeft, v["note"])
 
 
 def _paint_axis(v: Mapping[str, Any], painter: QPainter, frame: _Frame, floor: int) -> None:
@@ -120,7 +120,7 @@ def _paint_axis(v: Mapping[str, Any], painter: QPainter, frame: _Frame, floor: i
         painter.setPen(QColor("#444444"))
         painter.drawLine(x, floor, x, floor + 3)
         box = QRect(min(max(x - 14, 2), w - 30), floor + 3, 28, 12)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, str(tick))
+        write(painter, box, Qt.AlignmentFlag.AlignCenter, str(tick))
     if v["grid"]:
         painter.setPen(QPen(QColor("#c3ccd6"), 1))
         for i in range(4):
@@ -149,12 +149,12 @@ def _paint_peaks(v: Mapping[str, Any], painter: QPainter, room: QRect, points: d
         return
     painter.setPen(QColor("#111111"))
     for name, p in points.items():
-        w = painter.fontMetrics().horizontalAdvance(name) + 2
+        w = width_of(painter, name) + 2
         corners = ((-w // 2, -16), (9, -8), (-9 - w, -8), (-w - 3, -17), (3, -17), (-w // 2, -28))
         places = [QRect(p.x() + dx, p.y() + dy, w, 12) for dx, dy in corners]
         if box := free_place(places, room, taken):
             taken.append(box)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+            write(painter, box, Qt.AlignmentFlag.AlignCenter, name)
 
 
 def draw_close(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
@@ -195,5 +195,5 @@ def draw_scores(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         painter.fillRect(78, i * row + 6, max(1, round(room * fit)), row - 12, color)
         painter.setPen(QColor("#111111"))
         centered = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRect(8, i * row, 68, row), centered, element)
-        painter.drawText(QRect(84 + round(room * fit), i * row, 54, row), centered, f"{100 * fit:.0f} %")
+        write(painter, QRect(8, i * row, 68, row), centered, element)
+        write(painter, QRect(84 + round(room * fit), i * row, 54, row), centered, f"{100 * fit:.0f} %")
