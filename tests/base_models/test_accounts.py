@@ -32,7 +32,7 @@ from sciencedesk.space import aims_of
 @pytest.fixture(scope="module")
 def told(walks):
     return [
-        told for walk in walks if walk[0].app in ("gis", "algebra") for told in told_attempts(walk, 25, 1)
+        told for walk in walks if walk[0].app in ("gis", "algebra") for told in told_attempts(walk, 35, 1)
     ]
 
 
