@@ -84,8 +84,8 @@ class Pointer(nn.Module):
             probed = self.probe(layers[1].flatten(0, 1)[at]).float().split((COLUMNS, ROWS), -1)
             pairs = zip(probed, places.unbind(-1), strict=True)
             losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
-        if len(named := torch.cat([group.named for group in batch.pictures])):
-            at, line, *where = named.unbind(-1)
+        if any(len(group.named) for group in batch.pictures):
+            at, line, *where = torch.cat([group.named for group in batch.pictures]).unbind(-1)
             told = self.pointed(layers[SPELLING - 1].flatten(0, 1)[at]).unflatten(-1, (MERGE, -1))
             told = told[torch.arange(len(at)), line].float().chunk(2, -1)
             losses["named"] = sum(F.cross_entropy(*pair) for pair in zip(told, where, strict=True))
