@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from base_models.learning import packed
+from base_models.learning import begins, packed
 from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
@@ -28,11 +28,13 @@ from base_models.rows import (
     dragged,
     line_of,
     middle,
+    moved,
     on_grid,
+    part_around,
     random_text,
     typed,
     value_of,
-    with_name,
+    within,
 )
 from base_models.seeing import Reader
 from base_models.synthetic_screens import draw_crop
@@ -181,8 +183,7 @@ class Asking:
         """
         begin, seen = "ANS ", seen or sorted({token for token in tokens if token is not None})
         at = {
-            number - 1: start - len(begin)
-            for start, number in self._letters(f"{begin}{answer}<|im_end|>").items()
+            number - 1: start - len(begin) for start, number in begins(f"{begin}{answer}<|im_end|>").items()
         }
         letters = tokens if len(tokens) == len(answer) else ()
         spell = {number: [letters[letter]] for number, letter in at.items()
@@ -219,12 +220,13 @@ class Asking:
         points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
         targets = (what if isinstance(what, list | tuple) else [what])[: len(points)]
         spell, spelled_in, plan = {}, {}, to_plan(step)
-        prompt, letters = self._prompt(plan), self._letters(plan)
+        prompt, letters = self._prompt(plan), begins(plan)
         find, found_in = {}, {}
         for at, name in zip(points, targets, strict=True):
             element = things[name]
             line = None if element.role in BESIDE else line_of(element.box[1] + element.box[3] / 2 - part[1])
-            tokens, line = (named or {}).get(name) or (covered(element, part), line)
+            known = (named or {}).get(name)
+            tokens, line = known or (covered(element, part), line)
             seen = sorted({token for token in tokens if token is not None})
             if not seen:
                 continue
@@ -232,23 +234,12 @@ class Asking:
             begin = plan.index(f"'{name}'") + 1
             for number in range(KNOWN, len(name)):
                 if begin + number in letters:
-                    own = tokens[number] if len(tokens) == len(name) else None
+                    own = tokens[number] if known else None
                     find[letters[begin + number] - len(prompt)] = seen if own is None else [own]
             if line is not None:
                 spelled_in[at] = line
                 found_in |= dict.fromkeys(find.keys() - found_in.keys(), line)
         return Question(prompt, reply, points, find, spell, found_in, spelled_in)
-
-    def _letters(self, text: str) -> dict[int, int]:
-        """Numbers of a text's tokens by the letters that they begin with."""
-        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return {start: number for number, (start, _) in enumerate(made["offset_mapping"])}
-
-
-def moved(element: Element, part: Sequence[int]) -> Element:
-    """An element of a part of the screen at its place on the whole of it."""
-    x, y, width, height = element.box
-    return replace(element, box=(x + part[0], y + part[1], width, height))
 
 
 class Named:
@@ -277,28 +268,6 @@ class Named:
 
     def draw(self, rng: Random) -> tuple[Transition, Element]:
         return rng.choice(rng.choice(rng.choice(self._of)))
-
-
-def part_around(element: Element, least: tuple[int, int], rng: Random) -> tuple[int, int, int, int]:
-    """Left, top, right and lower edge, in tokens, of a part of the screen that has an element and its name.
-
-    It has at least so many columns and rows: parts of one size go through together.
-    """
-    x, y, right, bottom = with_name(element)
-    edges = []
-    for begin, end, size, most in ((x, right, least[0], COLUMNS), (y, bottom, least[1], ROWS)):
-        first, last = max(0, int(begin // TOKEN)), min(most, int((end - 1) // TOKEN) + 1)
-        size = max(size, last - first)
-        low = rng.randint(max(0, last - size), min(first, most - size))
-        edges.append((low, low + size))
-    (left, right), (top, down) = edges
-    return left, top, right, down
-
-
-def within(element: Element, part: Sequence[int]) -> bool:
-    """Whether all of an element lies in a part (left, top, right, bottom) of the screen."""
-    x, y, width, height = element.box
-    return part[0] <= x and part[1] <= y and x + width <= part[2] and y + height <= part[3]
 
 
 def what_is(element: Element) -> str:

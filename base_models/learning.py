@@ -109,19 +109,19 @@ def _starts(shared: Sequence[list[int] | Shown]) -> list[int]:
 
 def _looked(row: Row, starts: Sequence[int]) -> dict[int, Sequence[int]]:
     """By tokens of a reply those of the pictures that show what is read next."""
-    begins = _begins(row.reply) if row.read else {}
-    return {begins[at] - 1: [starts[picture] + token for token in tokens]
+    begun = begins(row.reply) if row.read else {}
+    return {begun[at] - 1: [starts[picture] + token for token in tokens]
             for first, length, tokens, picture in row.read if tokens
-            for at in range(first, first + length) if at in begins}  # fmt: skip
+            for at in range(first, first + length) if at in begun}  # fmt: skip
 
 
 def _lettered(row: Row, starts: Sequence[int]) -> dict[int, list[int]]:
     """By tokens of a reply that of a picture which shows the letter that follows."""
-    begins = _begins(row.reply) if row.letters else {}
-    return {begins[at] - 1: [starts[picture] + token] for at, token, picture in row.letters if at in begins}
+    begun = begins(row.reply) if row.letters else {}
+    return {begun[at] - 1: [starts[picture] + token] for at, token, picture in row.letters if at in begun}
 
 
-def _begins(text: str) -> dict[int, int]:
+def begins(text: str) -> dict[int, int]:
     """Numbers of a text's tokens by the letters that they begin with."""
     found = _processor().tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     return {start: number for number, (start, _) in enumerate(found["offset_mapping"])}
@@ -135,7 +135,7 @@ def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[i
     if not row.copied:
         return {}
     *_, text = (part.get("text") for message in row.messages for part in message["content"])
-    offset, ends = prompt.index(text), (_begins(row.reply), _begins(prompt))
+    offset, ends = prompt.index(text), (begins(row.reply), begins(prompt))
     spelled: dict[int, list[int]] = defaultdict(list)
     for in_reply, in_text, length in row.copied:
         for k in range(length):

@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from base_models.architecture import GRID
-from base_models.packing import TOKEN
+from base_models.packing import COLUMNS, ROWS, TOKEN
 from base_models.plain import MERGE, PATCH
 from base_models.walks import Transition
 from coda_lib.action import Action
@@ -163,6 +163,34 @@ def covered(element: Element, part: Sequence[int] = WHOLE) -> list[int]:
     columns = range(max(0, int((x - part[0]) // TOKEN)), min(int((right - part[0] - 1) // TOKEN) + 1, across))
     rows = range(max(0, int((y - part[1]) // TOKEN)), min(int((bottom - part[1] - 1) // TOKEN) + 1, deep))
     return [row * across + column for row in rows for column in columns]
+
+
+def moved(element: Element, part: Sequence[int]) -> Element:
+    """An element of a part of the screen at its place on the whole of it."""
+    x, y, width, height = element.box
+    return replace(element, box=(x + part[0], y + part[1], width, height))
+
+
+def part_around(element: Element, least: tuple[int, int], rng: Random) -> tuple[int, int, int, int]:
+    """Left, top, right and lower edge, in tokens, of a part of the screen that has an element and its name.
+
+    It has at least so many columns and rows: parts of one size go through together.
+    """
+    x, y, right, bottom = with_name(element)
+    edges = []
+    for begin, end, size, most in ((x, right, least[0], COLUMNS), (y, bottom, least[1], ROWS)):
+        first, last = max(0, int(begin // TOKEN)), min(most, int((end - 1) // TOKEN) + 1)
+        size = max(size, last - first)
+        low = rng.randint(max(0, last - size), min(first, most - size))
+        edges.append((low, low + size))
+    (left, right), (top, down) = edges
+    return left, top, right, down
+
+
+def within(element: Element, part: Sequence[int]) -> bool:
+    """Whether all of an element lies in a part (left, top, right, bottom) of the screen."""
+    x, y, width, height = element.box
+    return part[0] <= x and part[1] <= y and x + width <= part[2] and y + height <= part[3]
 
 
 def line_of(y: float) -> int:

@@ -102,6 +102,7 @@ def test_a_part_of_a_screen_is_asked_about_at_its_place(walks):
             left_edge, top_edge, width, height = about.box
             assert question.spell.items() <= question.find.items()
             assert (about.role in BESIDE) == (not question.found_in)
+            assert {*map(tuple, question.find.values())} == {tuple(question.find[point])}  # of every letter
             for line in question.found_in.values():
                 assert line == (top_edge + height / 2) // 7 % 3
             assert left_edge <= x <= left_edge + width and top_edge <= y <= top_edge + height

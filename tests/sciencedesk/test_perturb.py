@@ -18,8 +18,8 @@ from coda_lib.task import test_tasks
 from coda_lib.trajectory import StopReason, load_trajectories
 from coda_study.evaluation.replay import Replay, replayed
 from sciencedesk.board.tasks import app_tasks
+from sciencedesk.desk.drawing import width_of, write
 from sciencedesk.desk.qt import application
-from sciencedesk.desk.widgets import width_of, write
 from sciencedesk.env import ScienceDesk
 from sciencedesk.goals import Aim, compose
 from sciencedesk.make import defaults

@@ -15,7 +15,7 @@ from PySide6.QtCore import QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.algebra.expression import parse
-from sciencedesk.desk.widgets import write_from
+from sciencedesk.desk.drawing import write_from
 
 _COLORS = ("#d1242f", "#1f6feb", "#1a7f37", "#8250df", "#bc4c00", "#57606a")
 

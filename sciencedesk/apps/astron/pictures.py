@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.astron.ephemeris import PLANETS, bodies_of, orbits, passage, when_of
 from sciencedesk.apps.astron.skychart import View, background, targets
-from sciencedesk.desk.widgets import free_place, small_font, width_of, write
+from sciencedesk.desk.drawing import free_place, small_font, width_of, write
 
 _COLORS = {
     "Sun": "#ffd400", "Moon": "#ffffff", "Mercury": "#a8a29e", "Venus": "#fde68a", "Earth": "#3b8beb",

@@ -10,7 +10,7 @@ from PySide6.QtCore import QLineF, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from sciencedesk.apps.biochem.molecules import Structure, element, structure, view
-from sciencedesk.desk.widgets import write, write_from
+from sciencedesk.desk.drawing import write, write_from
 
 Values = Mapping[str, Any]
 

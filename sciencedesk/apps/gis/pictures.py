@@ -17,7 +17,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF
 from scipy import ndimage
 
 from sciencedesk.apps.gis import landscape as land
-from sciencedesk.desk.widgets import draw_placeholder, width_of, write, write_from
+from sciencedesk.desk.drawing import draw_placeholder, width_of, write, write_from
 
 MAP = QRect(0, 0, 174, 186)  # px of the canvas; the rest is the legend
 

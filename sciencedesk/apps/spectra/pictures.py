@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.spectra.spectroscopy import GRID, SAMPLES, dark, peaks, scores, strengths, trace
-from sciencedesk.desk.widgets import draw_placeholder, free_place, small_font, width_of, write
+from sciencedesk.desk.drawing import draw_placeholder, free_place, small_font, width_of, write
 
 _TOP, _BOTTOM = 18, 15  # px left free for labels above the trace and for the wavelengths below it
 _APART = 12  # px between peaks that can be pointed at
