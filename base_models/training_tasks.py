@@ -7,8 +7,8 @@ under many other names and numbers, or not at all: it writes a name that it know
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -35,7 +35,7 @@ SampledTask = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 # A real application has fewer tasks of one or two steps (KAlgebra 492 of grade B, GRASS GIS 731 of grade A)
 _PLANNER_GRADES = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares
 _JUDGE_GRADES = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
-_WORD = re.compile(r"[A-Za-z]{2,}|\d+")
+_WORD = re.compile(r"[A-Za-z]{2,}|\d+\b")  # `2D` is no number
 _RENAMED = 0.5  # share of the rows with other names, and of those with other numbers
 _MANY = 10  # words of a goal's values from which on these are names or texts, not choices of a menu
 _OF_THE_APPLICATION = 0.6  # share of the new names that are of the same application
@@ -130,7 +130,8 @@ def value_row(sampled: SampledTask, others: Sequence[str], rng: Random) -> Row |
     if rng.random() < _RENAMED:
         lowered = {name.lower() for name in plain}
         near = len(parts) == 1 and rng.random() < _OF_THE_APPLICATION
-        texts = _renamed(texts, [v for v in values if v in lowered], plain if near else others, rng)
+        old, new = [v for v in values if v in lowered], plain if near else others
+        texts = _renamed(texts, dict(zip(old, rng.sample(new, len(old)), strict=True)))
     if len(parts) == 1 and rng.random() < _RENAMED:
         texts = _renumbered(texts, values, rng)
     instruction, *plans = texts
@@ -146,15 +147,23 @@ def value_row(sampled: SampledTask, others: Sequence[str], rng: Random) -> Row |
 
 @cache
 def _open_words(app: str) -> frozenset[str]:
-    """Words, in lower case, of the values of goals that have many: what an instruction may name anew."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """Words (in lower case) and numbers of the values of goals that have many: another may stand for each.
+
+    Words that instructions say of all values, such as `list`, are not among them.
+    """
+    found: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
+    said = set()
     for aim in aims_of(app, "train"):
-        found[aim.goal.name] |= {word for word in _words(aim.word) if len(word) > 3 and word.isalpha()}
-    return frozenset(chain.from_iterable(words for words in found.values() if len(words) >= _MANY))
+        said |= _words(re.sub(r"\{.*?\}", "", aim.text.replace(aim.word, "")))
+        for word in _words(aim.word):
+            if word.isdigit() or len(word) > 3:
+                found[aim.goal.name, word.isdigit()][word] += 1
+    many = [words for words in found.values() if len(words) >= _MANY]
+    return frozenset(w for words in many for w, n in words.items() if n <= words.total() / 4) - said
 
 
 def newly_named(row: Row, app: str, rng: Random) -> Row:
-    """The row under made-up words in the place of its instruction's names and texts, in its plans as well.
+    """The row under made-up words and numbers in the place of its instruction's, in its plans as well.
 
     A screen shows the old ones: what is to be typed or clicked is copied, or is known by heart (measured:
     under an instruction with `keep gel 4` a planner typed `clean lid 9`, which it was taught).
@@ -162,8 +171,8 @@ def newly_named(row: Row, app: str, rng: Random) -> Row:
     said = [part["text"] for message in row.messages for part in message["content"] if "text" in part]
     shown = _words(row.reply) if row.reply.startswith("ANS") else set()  # is read off the screen
     old = sorted(_words(said[-1].partition("\n")[0]) & _open_words(app) - shown)
-    made_up = ["".join(rng.choices(ascii_lowercase, k=rng.randint(3, 9))) for _ in old]
-    *texts, reply = _renamed([*said, row.reply], old, made_up, rng)
+    new = {word: _number(len(word), rng) if word.isdigit() else _word(rng) for word in old}
+    *texts, reply = _renamed([*said, row.reply], new)
     left = iter(texts)
 
     def changed(message: Message) -> Message:
@@ -173,13 +182,20 @@ def newly_named(row: Row, app: str, rng: Random) -> Row:
     return replace(row, messages=[changed(message) for message in row.messages], reply=reply)
 
 
+def _word(rng: Random) -> str:
+    return "".join(rng.choices(ascii_lowercase, k=rng.randint(3, 9)))
+
+
+def _number(digits: int, rng: Random) -> str:
+    return str(rng.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits))
+
+
 def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
-def _renamed(texts: Sequence[str], old: Sequence[str], names: Sequence[str], rng: Random) -> list[str]:
-    """The texts with some of these names in the place of the `old` ones (in lower case), in the same case."""
-    new = dict(zip(old, rng.sample(names, len(old)), strict=True))
+def _renamed(texts: Sequence[str], new: Mapping[str, str]) -> list[str]:
+    """The texts with `new` names in the place of old ones (in lower case), in the same case."""
 
     def other(match: re.Match[str]) -> str:
         word = match.group()
@@ -195,10 +211,7 @@ def _renamed(texts: Sequence[str], old: Sequence[str], names: Sequence[str], rng
 
 def _renumbered(texts: Sequence[str], values: Sequence[str], rng: Random) -> list[str]:
     """The texts with other numbers of as many digits in the place of those among the values."""
-    new = {}
-    for number in filter(str.isdigit, values):
-        low = 10 ** (len(number) - 1) if len(number) > 1 else 0
-        new[number] = str(rng.randrange(low, 10 ** len(number)))
+    new = {number: _number(len(number), rng) for number in filter(str.isdigit, values)}
     return [re.sub(r"\d+", lambda match: new.get(match.group(), match.group()), text) for text in texts]
 
 

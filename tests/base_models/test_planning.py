@@ -186,6 +186,12 @@ def test_a_row_is_newly_named_in_instruction_and_plans_alike_and_its_choices_sta
     for one, name in zip(renamed, names, strict=True):
         words = words_of(one)
         assert f"Find {name} and then turn the grid on.\nClick 'Objects'. Click 'Search'." in words
+    row = text_row("Highlight oxirane in the list of molecules.", [], "Click 'oxirane'.")
+    assert words_of(newly_named(row, "biochem", rng)).endswith(" in the list of molecules.")
+    row = text_row("Light the map from azimuth 165.", ["Click 'Plot 2D'."], "Type '165' and press Enter.")
+    numbers = {re.findall(r"\d+", newly_named(row, "gis", rng).reply)[0] for _ in range(20)}
+    assert len(numbers) > 15 and {len(number) for number in numbers} == {3}
+    assert "Plot 2D" in words_of(newly_named(row, "gis", rng))
     plain = text_row("Turn the grid on.", ["Click 'View'."], "Click 'Grid'.")
     assert newly_named(plain, "astron", rng) == plain
     answer = text_row("Which is brighter, Vega or Deneb?", [], "ANS Vega")
