@@ -93,7 +93,8 @@ def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
     assert len(asked) > 60 and not asked & other
 
 
-def test_first_decisions_of_demonstrations_come_more_often_and_answers_beside_them(taught):
+def test_first_decisions_of_demonstrations_come_more_often_and_answers_beside_them(taught, monkeypatch):
+    monkeypatch.setattr("base_models.planning.RENAMED", 0.0)  # names and numbers tell the rows
     shown = [demonstrations("gis", lessons("gis", taught), 12, 0.2, 1)]
     answers = [questions("gis", lessons("gis", taught), 4, 1)]
     asked = {planner_row(one).messages[-1]["content"][-1]["text"] for one in answers[0]}
