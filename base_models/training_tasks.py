@@ -166,13 +166,20 @@ def newly_named(row: Row, app: str, rng: Random) -> Row:
     """The row under made-up words and numbers in the place of its instruction's, in its plans as well.
 
     A screen shows the old ones: what is to be typed or clicked is copied, or is known by heart (measured:
-    under an instruction with `keep gel 4` a planner typed `clean lid 9`, which it was taught).
+    under an instruction with `keep gel 4` a planner typed `clean lid 9`, which it was taught).  Numbers are
+    those of single aims, as in `value_row`; it stays as it is where it would ask for another region's value.
     """
     said = [part["text"] for message in row.messages for part in message["content"] if "text" in part]
     shown = _words(row.reply) if row.reply.startswith("ANS") else set()  # is read off the screen
-    old = sorted(_words(said[-1].partition("\n")[0]) & _open_words(app) - shown)
+    instruction = said[-1].partition("\n")[0]
+    old = sorted(_words(instruction) & _open_words(app) - shown)
+    if " and " in instruction:
+        old = [word for word in old if not word.isdigit()]
     new = {word: _number(len(word), rng) if word.isdigit() else _word(rng) for word in old}
     *texts, reply = _renamed([*said, row.reply], new)
+    asked = texts[-1].partition("\n")[0].lower()
+    if new and any(text in asked for text in _held_out(app)):
+        return row
     left = iter(texts)
 
     def changed(message: Message) -> Message:

@@ -176,7 +176,7 @@ def test_another_value_looks_like_the_one_it_stands_for():
     assert len({another("gis", "Larch", rng) for _ in range(20)}) > 10
 
 
-def test_a_row_is_newly_named_in_instruction_and_plans_alike_and_its_choices_stay():
+def test_a_row_is_newly_named_in_instruction_and_plans_alike_and_its_choices_stay(monkeypatch):
     rng, past = Random(2), ["Click 'Objects'.", "Click 'Search'."]
     row = text_row("Find Vega and then turn the grid on.", past, "Type 'Vega' and press Enter.")
     renamed = [newly_named(row, "astron", rng) for _ in range(20)]
@@ -189,10 +189,17 @@ def test_a_row_is_newly_named_in_instruction_and_plans_alike_and_its_choices_sta
         assert f"Find {name} and then turn the grid on.\nClick 'Objects'. Click 'Search'." in words
     row = text_row("Highlight oxirane in the list of molecules.", [], "Click 'oxirane'.")
     assert words_of(newly_named(row, "biochem", rng)).endswith(" in the list of molecules.")
-    row = text_row("Light the map from azimuth 165.", ["Click 'Plot 2D'."], "Type '165' and press Enter.")
-    numbers = {re.findall(r"\d+", newly_named(row, "gis", rng).reply)[0] for _ in range(20)}
-    assert len(numbers) > 15 and {len(number) for number in numbers} == {3}
-    assert "Plot 2D" in words_of(newly_named(row, "gis", rng))
+    row = text_row("Set the interval to 27 m.", ["Click 'Plot 27D'."], "Type '27' and press Enter.")
+    monkeypatch.setattr("base_models.training_tasks._open_words", lambda app: {"27"})
+    numbers = {re.findall(r"\d+", newly_named(row, "gis", rng).reply)[0] for _ in range(40)}
+    assert len(numbers) > 15 and {len(number) for number in numbers} == {2}
+    assert "Plot 27D" in words_of(newly_named(row, "gis", rng))
+    held_out = tuple(f"interval to {number} m" for number in range(10, 100) if number != 27)
+    monkeypatch.setattr("base_models.training_tasks._held_out", lambda app: held_out)
+    assert {newly_named(row, "gis", rng).reply for _ in range(40)} == {row.reply}
+    row = text_row("Set the interval to 27 m and turn the grid on.", [], "Type '27' and press Enter.")
+    assert newly_named(row, "gis", rng) == row
+    monkeypatch.undo()
     plain = text_row("Turn the grid on.", ["Click 'View'."], "Click 'Grid'.")
     assert newly_named(plain, "astron", rng) == plain
     answer = text_row("Which is brighter, Vega or Deneb?", [], "ANS Vega")
