@@ -13,6 +13,8 @@ from itertools import zip_longest
 from random import Random
 from typing import Any
 
+from rapidfuzz.distance import Levenshtein
+
 from base_models.rows import PROMPTS, Row, on_grid, value_of
 from base_models.walks import Transition, Walk
 from coda_lib.action import Action
@@ -158,20 +160,38 @@ def _wanted(condition: Mapping[str, Any], word: str) -> str:
     return f"no {shown}" if condition.get("pred") in _LACKS else shown
 
 
-def held(aim: Aim, state: State, said: str = "") -> str:
-    """What holds of what an aim is about: 'off', or of more 'sin(x), x^2'.
+def held(aim: Aim, state: State) -> str:
+    """What holds of what an aim is about: 'off', or of more '-5, 12'.
 
-    Of a list in which an aim looks for things it is all that is there, in the order in which it is `said`: so
-    a judge reads it out and then compares, and need not tell that a name is nowhere.
+    Of a list in which an aim looks for something it is what is most like that, as it stands there: so a judge
+    has a name to find, and need neither read out a whole list nor tell that a name is nowhere.
     """
     if aim.goal.ask:
         return str(state.get(aim.goal.fact, "")) or NOTHING
     if len(aim.goal.values) < FEW:
         return ", ".join(word for word in aim.goal.values if reached(Aim(aim.goal, word), state)) or NOTHING
-    about = (lookup(state, condition["key"], "") for condition in aim.checks)
-    ordered = (sorted(value, key=lambda one: said.rfind(_shown(one))) if isinstance(value, list | tuple)
-               else value for value in about)  # fmt: skip
-    return ", ".join(dict.fromkeys(map(_shown, ordered)))
+    return ", ".join(dict.fromkeys(_held(condition, aim.word, state) for condition in aim.checks))
+
+
+def _held(condition: Mapping[str, Any], word: str, state: State) -> str:
+    """The same for a part of an aim."""
+    key, asked = condition["key"], condition.get("value", word)
+    value = lookup(state, key, "")
+    match condition["pred"]:
+        case "absent":  # a name among others
+            value = [*lookup(state, key.rpartition(".")[0], {})]
+        case "has_row":
+            value = [row[0] for row in value]
+        case "before":
+            value = sorted({_most_like(one, value) for one in asked}, key=value.index) if value else value
+            return _shown(value)
+        case "equals" | "at_least":
+            return f"{value:02d}" if key in ("month", "day") and value else _shown(value)
+    return _shown(_most_like(asked, value) if value else value)
+
+
+def _most_like(asked: Any, values: Sequence[Any]) -> Any:
+    return max(values, key=lambda value: Levenshtein.normalized_similarity(_shown(value), _shown(asked)))
 
 
 def _shown(value: Any) -> str:

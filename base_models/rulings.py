@@ -19,10 +19,12 @@ from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.reading import NOTHING
 from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim, are_apart, sentence
-from sciencedesk.space import space
+from sciencedesk.space import FEW, space
 
-_MORE = 4  # questions about a state, beside that of an attempt
+_MORE = 6  # questions about a state, beside that of an attempt
 _SELDOM = 0.1  # share of a walk's states
+_EFFECT = 0.25  # share of questions about a choice that no text tells, as far as effects are seen
+_STATES = ("on", "off")  # of things that do not say so
 _PART = re.compile(r"(?!-,|-$)[^, ][^,]*")  # of what is wanted or found, where that is something
 _FOUND = re.compile(r"(?<=\? )([^;?]+)(?= (?:yes|no)(?:;|$))", re.MULTILINE)  # in a reply's line
 _WANTED = re.compile(r"(?:^|(?<=; ))(?:no )?([^;?]+)(?=\? )")
@@ -85,7 +87,7 @@ def _read(reply: str, shown: Sequence[Part]) -> tuple[tuple[int, int, tuple[int,
     line, read = reply.partition("\n")[0], []
     said = [(number, part, texts(part.elements)) for number, part in enumerate(shown, -len(shown))]
     for whole in _FOUND.finditer(line):
-        for found in _PART.finditer(whole[1]):
+        for found in (part for part in _PART.finditer(whole[1]) if part.group() not in _STATES):
             word = _word(found.group())
             places = [(covered(element, part.box), number) for number, part, lines in reversed(said)
                       for text, element in lines if word.search(text)][:1]  # fmt: skip
@@ -138,8 +140,7 @@ class StateQuestions:
             if others and rng.random() < 0.3:
                 pair = rng.sample([aim, rng.choice(others)], 2)
                 aims = aims if self.space.is_committed(pair) else pair
-            shown = [part.group() for one in aims for part in _PART.finditer(held(one, state))]
-            if shown and all(part in said for part in shown):
+            if all(_is_seen(one, state, said) or _is_choice(one) and rng.random() < _EFFECT for one in aims):
                 text = sentence([reworded(one, rng) for one in aims])
                 verdict = Verdict(success, first_error_step=None if success else 1)
                 lines = [comparison(one, wanted(one), state, said, reached(one, state)) for one in aims]
@@ -147,14 +148,29 @@ class StateQuestions:
         return rng.sample(list(more.values()), min(len(more), _MORE))
 
 
+def _is_choice(aim: Aim) -> bool:
+    """Whether an aim is one of a few, such as on and off: it may be seen by its effect."""
+    return not aim.goal.ask and len(aim.goal.values) < FEW
+
+
+def _is_seen(aim: Aim, state: Mapping[str, Any], said: str) -> bool:
+    """Whether what holds of what an aim is about is said on the screen."""
+    parts = [part.group() for part in _PART.finditer(held(aim, state))]
+    return bool(parts) and all(part not in _STATES and _said_as(part, said) for part in parts)
+
+
+def _said_as(part: str, said: str) -> str | None:
+    """How it is said, if it is: fields of a date have no zero."""
+    return next((way for way in (part, part.lstrip("0")) if way and _word(way).search(said)), None)
+
+
 def comparison(aim: Aim, asked: str, state: Mapping[str, Any], said: str, success: bool) -> str:
-    """What is asked for, what of it holds, as far as that is said, and whether it is the same."""
+    """What is asked for, what of it holds, as far as that is said, and whether it is the same.
 
-    def said_as(part: re.Match[str]) -> str:
-        # a value may have another name than its word, and months of a date have two digits
-        ways = (part[0], str(aim.goal.values.get(part[0], part[0])), part[0].zfill(2))
-        chosen = re.search(rf"(?<!\S){re.escape(part[0])}(?=(?: \w+)?:? on\b)", said, re.IGNORECASE)
-        return next((way for way in ways if _word(way).search(said)), chosen[0] if chosen else NOTHING)
-
-    found = ", ".join(dict.fromkeys(map(said_as, _PART.finditer(held(aim, state, said))))) or NOTHING
+    What of a few choices holds is told in any case: most say it by their effect alone.
+    """
+    if _is_choice(aim):
+        return f"{asked}? {held(aim, state)} {'yes' if success else 'no'}"
+    parts = (_said_as(part.group(), said) or NOTHING for part in _PART.finditer(held(aim, state)))
+    found = ", ".join(dict.fromkeys(parts)) or NOTHING
     return f"{asked}? {found} {'yes' if success else 'no'}"

@@ -14,19 +14,19 @@ from base_models.learning import item_of
 from base_models.letters import processor
 from base_models.packing import TOKEN
 from base_models.rows import description
-from base_models.rulings import Asked, Part, StateQuestions, _word, comparison
+from base_models.rulings import Asked, Part, StateQuestions, _is_seen, _word, comparison
 from base_models.seeing import Reader
 from base_models.training_tasks import judge_tasks
 from base_models.walks import by_goal, opened, perform, unambiguous, window_of
 from coda_lib.agent import ScriptAgent
-from coda_lib.judge import Verdict, account_messages, parse_verdict
+from coda_lib.judge import Verdict, _contradicts, account_messages, parse_verdict
 from coda_lib.models.reading import NOTHING, changed, pictured
 from coda_lib.rollout import play
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import decode_image, encode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, find, to_plan
-from sciencedesk.space import aims_of
+from sciencedesk.space import FEW, aims_of
 
 
 @pytest.fixture(scope="module")
@@ -176,27 +176,47 @@ def test_what_is_found_in_a_changed_part_alone_is_seen_there():
     assert not Asked.about("hide roads", ["no Roads? - yes"], verdict, parts).read
 
 
-def test_a_reply_says_of_a_list_all_that_is_there_as_it_is_read_and_no_more_than_is_said():
+def test_a_reply_says_of_a_list_what_is_most_like_what_is_wanted_and_no_more_than_is_said():
     remove = by_goal("gis")["remove"][0]
     name = remove.checks[0]["value"]
-    state = {"layers": ["One", name, "Two"]}
-    assert held(remove, state) == f"One, {name}, Two" and held(remove, {"layers": []}) == NOTHING
-    assert held(remove, state, f"{name}. Two. One.") == f"{name}, Two, One"
+    like = f"{name}2"
+    assert held(remove, {"layers": ["One", name, like]}) == name and held(remove, {"layers": []}) == NOTHING
     asked = wanted(remove)
-    assert asked == f"no {name}"
-    assert comparison(remove, asked, state, f"Two. One. {name}.", False) == f"no {name}? Two, One, {name} no"
-    assert comparison(remove, asked, state, f"One. {name}2.", False) == f"no {name}? -, One no"
-    assert comparison(remove, asked, {"layers": []}, "One.", True) == f"no {name}? - yes"
+    assert asked == f"no {name}" and held(remove, {"layers": ["One", like]}) == like
+    assert comparison(remove, asked, {"layers": [name]}, f"Two. {name}.", False) == f"no {name}? {name} no"
+    assert comparison(remove, asked, {"layers": [like]}, f"Two. {like}.", True) == f"no {name}? {like} yes"
+    assert comparison(remove, asked, {"layers": [like]}, "Two.", True) == f"no {name}? - yes"
+    order = by_goal("gis")["order"][0]
+    above, below = order.checks[0]["value"]
+    for state, holds in (([above, "Two", below], True), ([below, above], False)):
+        found = ", ".join(one for one in state if one != "Two")
+        said = f"{above}. {below}."
+        reply = comparison(order, wanted(order), {"layers": state}, said, holds)
+        assert reply == f"{above}, {below}? {found} {'yes' if holds else 'no'}"
+        assert bool(_contradicts(reply)) != holds
+    forget = by_goal("algebra")["forget"][0]
+    state = {"variables": {forget.word: 3, "zeta": 4}}
+    assert wanted(forget) == f"no {forget.word}" and held(forget, state) == forget.word
+    assert held(forget, {"variables": {"zeta": 4}}) == "zeta"
+    row = by_goal("algebra")["evaluate"][0]
+    assert held(row, {"console": [[row.word, "2"], ["10/7", "1.43"]]}) == row.word
+
+
+def test_a_choice_is_told_in_any_case_and_asked_about_seldom_where_no_text_says_it():
     light = next(
         aim for aim in aims_of("algebra", "train") if (aim.goal.name, aim.word) == ("theme", "light")
     )
-    for said, found in (
-        ("Console. Light theme: on.", "Light"),
-        ("Axes on. Light theme", "-"),
-        ("A light day", "light"),
-    ):
-        assert comparison(light, wanted(light), {"theme": "light"}, said, True) == f"light? {found} yes"
-    date = next(aim for aim in aims_of("astron", "train") if aim.goal.name == "date")
+    assert comparison(light, wanted(light), {"theme": "light"}, "Axes on.", True) == "light? light yes"
+    legend = by_goal("algebra")["legend"][0]
+    assert not _is_seen(legend, {"legend": True}, "Axes on.")  # another thing's
+    tab = by_goal("algebra")["tab"][0]
+    assert _is_seen(tab, {"tab": tab.word}, f"{tab.word}. 3") and not _is_seen(
+        tab, {"tab": tab.word}, "Plots."
+    )
+
+
+def test_months_are_said_with_two_digits_and_a_word_is_none_of_another():
+    date = by_goal("astron")["date"][0]
     year, month, day = (condition["value"] for condition in date.checks)
     state, shown = {"year": year, "month": 4, "day": day}, f"{year}-04-{day:02d} 18 h"
     found = comparison(date, wanted(date), state, shown, False)
@@ -218,11 +238,16 @@ def test_the_end_of_a_solved_attempt_is_not_needless():
 def test_questions_are_answered_by_what_is_seen(walks):
     walk = next(walk for walk in walks if walk[0].app == "gis")
     asking, rng = StateQuestions(walk), Random(2)
+    choices = {
+        word for aim in aims_of("gis", "train") if len(aim.goal.values) < FEW for word in aim.goal.values
+    }
     for step in walk[::10]:
         said = description(step.elements)
         for asked in asking.draw(step.before, [Part(b"", (0, 0, 336, 252), step.elements)], rng):
             found = re.findall(r"\? ([^;?]+) (?:yes|no)(?:;|$)", asked.reply.partition("\n")[0])
             assert found and all(
-                part in said for parts in found for part in parts.split(", ") if len(part) > 1
+                part in said for parts in found if parts not in choices for part in parts.split(", ")
             )
-        assert asking.draw(step.before, [Part(b"", (0, 0, 336, 252), [])], rng) == []
+        for asked in asking.draw(step.before, [Part(b"", (0, 0, 336, 252), [])], rng):
+            said_of_all = re.findall(r"\? ([^;?]+) (?:yes|no)(?:;|$)", asked.reply.partition("\n")[0])
+            assert {*said_of_all} <= choices  # may be seen by their effects
